@@ -1,0 +1,38 @@
+# Everything runs in a virtual environment of its own; the first command to need it makes it.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint types bench clean
+
+demo: $(VENV)/.demo
+	$(BIN)/fans demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.ground_truth
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info fans-demo
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[tabular,plot]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/.demo

@@ -1,0 +1,33 @@
+"""Which features were necessary and sufficient for a prediction?"""
+
+from fans import spaces
+from fans.core import (
+    PNS,
+    Explanation,
+    FansError,
+    FansWarning,
+    InputError,
+    Interrupted,
+    MissingExtra,
+    ModelError,
+    load,
+)
+from fans.estimate import pns
+from fans.explain import Explainer
+from fans.version import __version__
+
+__all__ = [
+    "PNS",
+    "Explainer",
+    "Explanation",
+    "FansError",
+    "FansWarning",
+    "InputError",
+    "Interrupted",
+    "MissingExtra",
+    "ModelError",
+    "__version__",
+    "load",
+    "pns",
+    "spaces",
+]

@@ -1,0 +1,348 @@
+"""The nouns everything else speaks of: errors, the registry, `PNS` and `Explanation`."""
+
+import difflib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class FansError(Exception):
+    """Anything `fans` refuses, told in one sentence: what was expected, what came, what to do."""
+
+    partial: "Explanation | None" = None
+    """What was finished before the failure, where something was."""
+
+
+class InputError(FansError, ValueError):
+    """An argument that cannot be used as it is."""
+
+
+class ModelError(FansError, ValueError):
+    """A model whose outputs cannot be used."""
+
+
+class MissingExtra(FansError, ImportError):
+    """A feature whose optional dependency is not installed."""
+
+
+class Interrupted(FansError, KeyboardInterrupt):
+    """Ctrl-C during an explanation; `partial` holds the inputs already explained."""
+
+
+class FansWarning(UserWarning):
+    """A result that stands, but on weak ground."""
+
+
+def choose(what: str, value: object, known: Iterable[str]) -> str:
+    """Return `value` if it is one of `known`, else raise an error that lists them."""
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    close = difflib.get_close_matches(str(value), names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise InputError(f"Expected {what} to be one of {', '.join(map(repr, names))}, got {value!r}{hint}")
+
+
+def extra(package: str, extra_name: str, purpose: str) -> MissingExtra:
+    """Return the error to raise when `package` is not installed."""
+    return MissingExtra(
+        f"Expected {package} for {purpose}, got none; install it with: pip install 'fans[{extra_name}]'"
+    )
+
+
+T = TypeVar("T", bound="Registered")
+
+
+class Registered:
+    """A family whose members register themselves by `name`: subclass it and set `registry = {}` to found one."""
+
+    registry: ClassVar[dict[str, type["Registered"]]]
+    name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name = cls.__dict__.get("name")
+        if name is None:
+            return
+        if name in cls.registry:
+            raise TypeError(f"Expected a new name for {cls.__qualname__}, got {name!r}, taken by {cls.registry[name]}")
+        cls.registry[name] = cls
+
+    @classmethod
+    def make(cls: type[T], what: str, name: str, settings: Mapping[str, Any]) -> T:
+        """Build the member called `name` from its settings, refusing unknown names of either."""
+        member = cls.registry[choose(what, name, sorted(cls.registry))]
+        known = [f.name for f in fields(member) if f.init]  # type: ignore[arg-type]
+        for key in settings:
+            choose(f"a setting of {what} {name!r}", key, known)
+        return member(**settings)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class PNS:
+    """Necessity and sufficiency of one subset per input; every array has the batch first.
+
+    Attributes:
+        pns: `(B,)` probability of necessity and sufficiency, Eq. 7, in [0, 1] on the unit scale.
+        pn: `(B,)` probability of necessity, Eq. 5; NaN where nothing supports it (see `notes`).
+        ps: `(B,)` probability of sufficiency, Eq. 6; NaN likewise.
+        p_ab: `(B,)` P(A, B), Eq. 15.
+        p_nab: `(B,)` P(not-A, not-B), Eq. 15.
+        se: `(B, 3)` standard errors of pns, pn, ps.
+        interval: `(B, 3, 2)` pns, pn, ps by low, high, at `confidence`.
+        ess_nc: `(B,)` effective number of samples behind PN.
+        ess_sf: `(B,)` effective number of samples behind PS.
+        radius: `(B,)` b.
+        tolerance: `(B,)` c.
+        n_evaluations: model rows evaluated for all of it.
+        notes: one sentence per input on what could not be estimated, or "".
+    """
+
+    pns: Array
+    pn: Array
+    ps: Array
+    p_ab: Array
+    p_nab: Array
+    se: Array
+    interval: Array
+    ess_nc: Array
+    ess_sf: Array
+    radius: Array
+    tolerance: Array
+    n_evaluations: int
+    confidence: float
+    estimator: str
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.pns)
+
+    def __str__(self) -> str:
+        return "\n".join(self._line(i) for i in range(len(self)))
+
+    def _line(self, i: int) -> str:
+        values = zip(("PNS", "PN", "PS"), (self.pns[i], self.pn[i], self.ps[i]), self.interval[i], strict=True)
+        text = "  ".join(f"{name} {_with_interval(value, interval)}" for name, value, interval in values)
+        return f"{text}  ({self.notes[i]})" if self.notes[i] else text
+
+
+def _with_interval(value: float, interval: Array) -> str:
+    """Format an estimate with its interval, e.g. `0.412 [0.38, 0.45]`."""
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:.3f} [{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+Kind = Literal["probability", "output"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which features were necessary and sufficient for each prediction: frozen, validated, sliceable.
+
+    Attributes:
+        scores: `(B, F)` importance of each feature; higher is more important.
+        scores_se: `(B, F)` their standard errors, or None where the method has none.
+        subset: `(B, F)` bool, the subset with the highest PNS net of its price (setting `price`; 0: the plain maximum).
+        pns, pn, ps: `(B,)` strict estimates for `subset`, from draws that had no part in choosing it.
+        interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
+        ess: `(B, 2)` effective number of samples behind PN and PS.
+        radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
+        target: `(B,)` the explained class (0 for a regressor).
+        prediction: `(B,)` the model's output for that class.
+        inputs: `(B, E)` the explained inputs, categories as codes.
+        elements: `(*input)` which feature each element of an input belongs to.
+        element_names, categories: names of the elements, and what the codes of categorical ones stand for.
+        kind: whether the explained output is a probability.
+        change: what counted as a changed prediction.
+        evaluations: model rows `(B,)` by phase; "shared" counts those spent once for all inputs.
+        seconds: wall time of the whole explanation.
+        notes: one sentence per input on what could not be estimated, or "".
+    """
+
+    scores: Array
+    scores_se: Array | None
+    subset: Array
+    pns: Array
+    pn: Array
+    ps: Array
+    interval: Array
+    ess: Array
+    radius: Array
+    tolerance: Array
+    target: Array
+    prediction: Array
+    ids: tuple[int | str, ...]
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    method: str
+    settings: Mapping[str, Any]
+    seed: int
+    seconds: float
+    evaluations: Mapping[str, Array]
+    confidence: float
+    kind: Kind
+    change: str
+    inputs: Array
+    elements: Array
+    element_names: tuple[str, ...]
+    categories: Mapping[str, Sequence[str]]
+    notes: tuple[str, ...]
+
+    _PER_INPUT: ClassVar[tuple[str, ...]] = (
+        *("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance"),
+        *("target", "prediction", "inputs", "ids", "notes"),
+    )
+
+    def __post_init__(self) -> None:
+        n, n_features = self.scores.shape
+        expected = {"subset": (n, n_features), "interval": (n, 3, 2), "ess": (n, 2)}
+        for name in ("pns", "pn", "ps", "radius", "tolerance", "target", "prediction"):
+            expected[name] = (n,)
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise InputError(f"Expected `{name}` of shape {shape}, got {getattr(self, name).shape}")
+        if len(self.feature_names) != n_features or len(self.ids) != n:
+            raise InputError(f"Expected {n_features} names and {n} ids, got {len(self.feature_names)}, {len(self.ids)}")
+
+    @property
+    def n_evaluations(self) -> Array:
+        """Model rows spent on each input, `(B,)`; those shared by all inputs are in `evaluations["shared"]`."""
+        own = [rows for phase, rows in self.evaluations.items() if phase != "shared"]
+        return np.sum(own, axis=0) if own else np.zeros(len(self), dtype=np.int64)
+
+    @property
+    def heatmap(self) -> Array:
+        """Scores in the input's own shape, `(B, *input)`: every element carries its feature's score."""
+        return self.scores[:, self.elements]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One plain sentence per input, computed from its estimates."""
+        from fans.report.sentences import sentence
+
+        return tuple(sentence(self, i) for i in range(len(self)))
+
+    def value(self, i: int, feature: int) -> str:
+        """Return the value of a feature in input `i` as text: a number, a category, or what is on in a group."""
+        places = np.flatnonzero(self.elements.ravel() == feature)
+        row = self.inputs[i].ravel()
+        if len(places) > 1:
+            return ", ".join(self.element_names[p] for p in places if row[p]) or "none"
+        words = self.categories.get(str(places[0]))
+        return str(words[int(row[places[0]])]) if words else f"{row[places[0]]:.4g}"
+
+    def ranked(self, i: int = 0) -> Array:
+        """Return the features of input `i` from the most important to the least."""
+        return np.argsort(-self.scores[i], kind="stable")
+
+    def chosen_names(self, i: int = 0) -> list[str]:
+        """Return the names of the chosen features of input `i`, the most important first."""
+        return [self.feature_names[f] for f in self.ranked(i) if self.subset[i, f]]
+
+    def target_name(self, i: int = 0) -> str:
+        """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""
+        if self.kind == "output":
+            return "the output" if len(self.target_names) < 2 else f"output {self.target_names[self.target[i]]}"
+        return f"P({self.target_names[self.target[i]]})"
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator["Explanation"]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: int | slice | Sequence[int] | Array) -> "Explanation":
+        if isinstance(index, int | np.integer):
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"Expected an index below {len(self)}, got {index}")
+            index = [int(index) % len(self)]
+        chosen = np.arange(len(self))[index]
+        taken: dict[str, Any] = {
+            "evaluations": {k: v if k == "shared" else v[chosen] for k, v in self.evaluations.items()}
+        }
+        for name in self._PER_INPUT:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                taken[name] = tuple(value[i] for i in chosen)
+            elif value is not None:
+                taken[name] = value[chosen]
+        return replace(self, **taken)
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def __repr__(self) -> str:
+        return f"Explanation(method={self.method!r}, inputs={len(self)}, features={len(self.feature_names)})"
+
+    def _repr_html_(self) -> str:
+        from fans.report.html import fragment
+
+        return fragment(self)
+
+    def plot(self, path: str | Path | None = None, *, top: int = 10, columns: int = 3) -> Any:
+        """Draw every input (at most twelve) with matplotlib; write a PNG if `path` is given; return the figure."""
+        from fans.report.figures import plot
+
+        return plot(self, path, top=top, columns=columns)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page and return its path."""
+        from fans.report.html import page
+
+        return page(self, path)
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with one row per input and feature."""
+        from fans.report.frames import to_frame
+
+        return to_frame(self)
+
+    def to_shap(self) -> Any:
+        """Return a `shap.Explanation` of the scores (FANS's, not Shapley values), for shap's own plots."""
+        from fans.report.frames import to_shap
+
+        return to_shap(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the explanation as one safetensors file, its text as JSON in the header; return the path."""
+        from safetensors.numpy import save_file
+
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)}
+        text = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in arrays and f.name != "evaluations"}
+        arrays |= {f"evaluations/{phase}": np.asarray(rows) for phase, rows in self.evaluations.items()}
+        path = Path(path)
+        temporary = path.with_name(path.name + ".partial")
+        try:
+            save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, temporary, {"fans": json.dumps(text)})
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        return path
+
+
+def load(path: str | Path) -> Explanation:
+    """Read an explanation written by `Explanation.save`. Nothing in the file is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).exists():
+        raise InputError(f"Expected an explanation saved with `save`, got no file at {path}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = json.loads((file.metadata() or {})["fans"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise InputError(f"Expected an explanation saved with `save`, got {path}, which is not one ({error})") from None
+    evaluations = {k.removeprefix("evaluations/"): v for k, v in arrays.items() if k.startswith("evaluations/")}
+    arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
+    text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
+    return Explanation(**arrays, **text, evaluations=evaluations)

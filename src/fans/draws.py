@@ -1,0 +1,83 @@
+"""Random numbers as a pure function of (seed, id, stage, position).
+
+A generator with a state would make a draw depend on everything drawn before it: on the batch size, the order of the
+inputs, the number of workers. Here each draw is a hash of its own coordinates (SplitMix64), so the same coordinates
+give the same bits on any machine, device or schedule, and any part of a run can be drawn again by itself.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
+_MIX_2 = 0x94D049BB133111EB - 2**64
+
+
+def _shift_right(z: Tensor, n: int) -> Tensor:
+    """Shift the 64 bits of `z` right by `n`, filling with zeros (torch's own shift copies the sign)."""
+    return (z >> n) & ((1 << (64 - n)) - 1)
+
+
+def _mix(z: Tensor) -> Tensor:
+    """Scramble 64-bit integers: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    z = (z ^ _shift_right(z, 30)) * _MIX_1
+    z = (z ^ _shift_right(z, 27)) * _MIX_2
+    return z ^ _shift_right(z, 31)
+
+
+def _hash(text: str) -> int:
+    """Return a signed 64-bit hash of `text`, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def stream_keys(seed: int, ids: Sequence[int | str], stage: str, device: torch.device | None = None) -> Tensor:
+    """Return one key `(len(ids),)` per input: the start of its own stream of draws in this stage."""
+    numbers = [i if isinstance(i, int) else _hash(f"id:{i}") for i in ids]
+    return _mix(_mix(torch.tensor(numbers, dtype=torch.int64, device=device)) ^ _hash(f"{seed}/{stage}"))
+
+
+def words(keys: Tensor, position: Tensor) -> Tensor:
+    """Return 64 random bits for each key and position (the two broadcast)."""
+    return _mix(keys + (position + 1) * _GOLDEN)
+
+
+def uniform(keys: Tensor, position: Tensor) -> Tensor:
+    """Return float64 draws in the open interval (0, 1)."""
+    return (_shift_right(words(keys, position), 11).double() + 0.5) * 2.0**-53
+
+
+def normal(keys: Tensor, position: Tensor) -> Tensor:
+    """Return float64 standard normal draws."""
+    out: Tensor = torch.special.ndtri(uniform(keys, position))
+    return out
+
+
+def integers(keys: Tensor, position: Tensor, n: int | Tensor) -> Tensor:
+    """Return draws from 0, ..., n - 1 (a number, or one for each draw)."""
+    return (uniform(keys, position) * n).long()
+
+
+def bernoulli(keys: Tensor, position: Tensor, n_features: int, phi: float = 0.5) -> Tensor:
+    """Draw `hit ~ Bernoulli(phi)` for each feature of each row.
+
+    Args:
+        keys: `(n,)` the stream of each row.
+        position: `(n,)` the row's own place in its stream.
+        n_features: F.
+        phi: probability of a hit; one bit a feature when it is a half, 32 bits otherwise.
+
+    Returns:
+        `(n, F)` bool.
+    """
+    bits = 1 if phi == 0.5 else 32
+    n_words = -(-n_features * bits // 64)
+    places = position[:, None] * n_words + torch.arange(n_words, device=keys.device)
+    drawn = words(keys[:, None], places)
+    if bits == 1:
+        octets = drawn.view(torch.uint8)[:, : -(-n_features // 8), None]
+        powers = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=keys.device)
+        return (octets & powers).ne(0).flatten(1)[:, :n_features]
+    return drawn.view(torch.int32)[:, :n_features].long() + 2**31 < round(phi * 2**32)

@@ -1,0 +1,454 @@
+"""Strict PNS from trials: point estimates, their errors, the choice of radius and tolerance, and `fans.pns`."""
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from fans import draws
+from fans.core import PNS, FansWarning, InputError, choose
+from fans.pns import (
+    KERNELS,
+    Change,
+    Estimator,
+    Kernel,
+    Moments,
+    Point,
+    Settings,
+    combine,
+    effective_size,
+    ess_radius,
+    gaussian,
+    paper_radius,
+    point,
+    scott_radius,
+    wilson,
+)
+from fans.spaces import Distance, FeatureSpace
+from fans.task import Output, Task, TaskKind
+from fans.trials import (
+    Block,
+    Reference,
+    Trials,
+    noise_tolerance,
+    perturbed_changes,
+    run_trials,
+    subset_distance,
+)
+from fans.uncertainty import variances
+
+HANDFUL = 5.0
+"""Fewer effective samples than this earn a warning."""
+
+
+def closeness(task: Task, trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Return `k_b` of the distance on each subset and on its rest, `(J, S)` each.
+
+    With s = all there is no rest whose perturbation could be the event not-A: its kernel counts for nothing.
+    """
+    kernel = KERNELS[settings.kernel]
+    size = task.space.unit_size
+    on_subset, on_rest = (
+        kernel(subset_distance(trials.distances, chosen, size, settings.distance), radius[:, None])
+        for chosen in (trials.subset, ~trials.subset)
+    )
+    return on_subset, on_rest.masked_fill(trials.subset.all(1)[:, None], 0.0)
+
+
+def moments(near: tuple[Tensor, Tensor], trials: Trials, tolerance: Tensor, settings: Settings) -> Moments:
+    """Reduce trials to per-sample moments, given the closeness and one tolerance a subset `(J,)`."""
+    kernel = KERNELS[settings.kernel]
+    c = tolerance[:, None, None]
+    soft, hard = [], []
+    for changes, factual, interventional in zip(
+        (trials.on_subset, trials.on_rest), trials.factual, trials.interventional, strict=True
+    ):
+        soft.append((kernel(changes.change**2, c) * factual[:, None]).sum(-1))
+        hard.append(((changes.change > c) * interventional[:, None]).sum(-1))
+    return Moments(*near, soft[0], soft[1], hard[0], 1 - hard[1])
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Strict estimates of J subsets with their errors; shapes as in `fans.PNS`, plus model rows spent `(J,)`."""
+
+    point: Point
+    se: Tensor
+    interval: Tensor
+    ess_nc: Tensor
+    ess_sf: Tensor
+    n_rows: Tensor
+
+
+def estimate(
+    task: Task,
+    trials: Trials,
+    radius: Tensor,
+    tolerance: Tensor,
+    settings: Settings,
+    resample_keys: tuple[Tensor, Tensor] | None = None,
+) -> Estimate:
+    """Estimate PN, PS and PNS of J subsets from their trials, with standard errors and intervals."""
+    m = moments(closeness(task, trials, radius, settings), trials, tolerance, settings)
+    found = point(m, settings)
+    variance = variances(task, trials, m, radius, tolerance, settings)
+    n_rows = trials.n_rows
+    if settings.estimator == "resample":
+        assert resample_keys is not None
+        found, extra_variance, spent = _resampled(task, trials, m, found, tolerance, settings, resample_keys)
+        variance, n_rows = variance + extra_variance, n_rows + spent
+    full, empty = trials.subset.all(1), ~trials.subset.any(1)
+    found = replace(found, pn=found.pn.masked_fill(full, 1.0))
+    fixed = torch.stack([empty, full, torch.zeros_like(full)], 1)  # known by definition, whatever the sample
+    se = variance.clamp(min=0).sqrt().masked_fill(fixed, 0.0)
+    ess = [effective_size(m.necessity), effective_size(m.sufficiency)]
+    n_samples = torch.full_like(ess[0], m.p_changed.shape[1])
+    unit = torch.tensor([2 * settings.prior, 1.0, 1.0], dtype=torch.float64)
+    values = torch.stack([found.pns, found.pn, found.ps], 1)
+    support = torch.stack([n_samples, ess[0], ess[1]], 1)
+    interval = wilson(values / unit, se / unit, support, settings.confidence) * unit[:, None]
+    interval = torch.where(fixed[..., None], values[..., None], interval)
+    se = se.masked_fill(values.isnan(), math.nan)
+    return Estimate(found, se, interval, ess[0], ess[1], n_rows)
+
+
+def _resampled(
+    task: Task,
+    trials: Trials,
+    m: Moments,
+    found: Point,
+    tolerance: Tensor,
+    settings: Settings,
+    keys: tuple[Tensor, Tensor],
+) -> tuple[Point, Tensor, Tensor]:
+    """Redo the interventional stage the paper's way: draw samples by weight, perturb each anew (Eqs. 12, 14).
+
+    Returns the point estimates, the variance `(J, 3)` that resampling adds to that of the weighted estimate, and the
+    model rows spent `(J,)`.
+    """
+    draw = torch.arange(settings.n_resample)
+    sides = []
+    for weights, jobs, key in zip(
+        (m.sufficiency, m.necessity), (trials.jobs_subset, trials.jobs_rest), keys, strict=True
+    ):
+        cumulative = weights.cumsum(1) / weights.sum(1, keepdim=True).clamp(min=1e-300)
+        place = torch.searchsorted(cumulative, draws.uniform(key[:, None], draw)).clamp(max=weights.shape[1] - 1)
+        again = replace(jobs, index=jobs.index.gather(1, place), hit_keys=key + 1, row_keys=key + 2)
+        sides.append(perturbed_changes(task, trials.pool, again, settings.n_perturb, settings.phi, settings.change))
+    changed, unchanged = [((s.change > tolerance[:, None, None]).double()).mean(-1) for s in sides]  # (J, R)
+    unchanged = 1 - unchanged
+    ps = changed.mean(1).masked_fill(found.ps.isnan(), math.nan)
+    pn = unchanged.mean(1).masked_fill(found.pn.isnan(), math.nan)
+    prior = settings.prior
+    pns = combine(pn, found.p_ab, ps, found.p_nab, prior)
+    n = settings.n_resample
+    # A single draw shows no spread of its own: take the largest a probability can have.
+    spread = [v.var(1) if n > 1 else torch.full_like(ps, 0.25) for v in (unchanged, changed)]
+    extra_pn, extra_ps = spread[0] / n, spread[1] / n
+    extra_pns = prior**2 * (found.p_ab**2 * extra_pn + found.p_nab**2 * extra_ps)
+    extra_variance = torch.stack([extra_pns, extra_pn, extra_ps], 1)
+    return Point(pns, pn, ps, found.p_ab, found.p_nab), extra_variance, sides[0].n_rows + sides[1].n_rows
+
+
+# --- Radius and tolerance --------------------------------------------------------------------------------------------
+
+RADII = ("scott", "ess", "paper")
+TOLERANCES = ("noise", "paper")
+RADIUS_MULTIPLES = (0.25, 0.5, 2.0, 4.0, 8.0)
+TOLERANCE_MULTIPLES = (0.25, 0.5, 2.0, 4.0, 8.0)
+CHANGE_PARTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+
+
+def given_radius(radius: Any, n_inputs: int) -> Tensor | str | None:
+    """Check the user's radius: numbers become one per input, names must be known."""
+    if radius is None:
+        return None
+    if isinstance(radius, str):
+        return choose("`radius`", radius, RADII)
+    return _per_input("radius", radius, n_inputs, positive=True)
+
+
+def resolve_radius(
+    radius: Tensor | str | None, part: slice, distances: Tensor, unit_size: Tensor, kind: Distance
+) -> Tensor:
+    """Return the radius of each input of a block `(B,)`: as given, or by a named rule.
+
+    `None` is Scott's rule, or, where that leaves fewer than ten effective samples (counted over all features, so that
+    all subsets of an input share the radius), the radius that has ten.
+    """
+    n_inputs, n_samples, n_features = distances.shape
+    if isinstance(radius, Tensor):
+        return radius[part]
+    if radius == "paper":
+        return torch.full((n_inputs,), paper_radius(n_samples, n_features), dtype=torch.float64)
+    scott = torch.full((n_inputs,), scott_radius(n_samples), dtype=torch.float64)
+    if radius == "scott":
+        return scott
+    everything = torch.ones(n_inputs, n_features, dtype=torch.bool)
+    squared = subset_distance(distances, everything, unit_size, kind)
+    if radius == "ess":
+        return ess_radius(squared, max(min(10.0, n_samples / 2), n_samples / 5))
+    wanted = min(10.0, n_samples / 2)
+    poor = effective_size(gaussian(squared, scott[:, None])) < wanted
+    return torch.where(poor, torch.maximum(scott, ess_radius(squared, wanted)), scott) if poor.any() else scott
+
+
+def given_tolerance(tolerance: Any, n_inputs: int, known: Sequence[str] = TOLERANCES) -> Tensor | str:
+    """Check the user's tolerance: numbers become one per input, names must be known; None is `"noise"`."""
+    if tolerance is None:
+        return "noise"
+    if isinstance(tolerance, str):
+        return choose("`tolerance`", tolerance, known)
+    return _per_input("tolerance", tolerance, n_inputs, positive=False)
+
+
+def _per_input(name: str, value: Any, n_inputs: int, *, positive: bool) -> Tensor:
+    numbers = torch.as_tensor(value, dtype=torch.float64)
+    if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != n_inputs):
+        raise InputError(
+            f"Expected `{name}` as a number or one per input ({n_inputs}), got shape {tuple(numbers.shape)}"
+        )
+    low = "above 0" if positive else "of at least 0"
+    if not torch.isfinite(numbers).all() or (numbers < 0).any() or (positive and (numbers == 0).any()):
+        raise InputError(f"Expected `{name}` {low}, got {value!r}")
+    return numbers.expand(n_inputs).clone()
+
+
+def tolerance_grid(tolerance: Tensor, largest: Tensor) -> Tensor:
+    """Return tolerances to try `(J, G)`: the given ones, their multiples, and parts of the largest change seen."""
+    multiples = tolerance[:, None] * torch.tensor((1.0, *TOLERANCE_MULTIPLES), dtype=torch.float64)
+    parts = largest[:, None] * torch.tensor(CHANGE_PARTS, dtype=torch.float64)
+    return torch.cat([multiples, parts], 1)
+
+
+def largest_change(trials: Trials) -> Tensor:
+    """Return the largest change `(J,)` any perturbation made."""
+    return torch.maximum(trials.on_subset.change.amax((1, 2)), trials.on_rest.change.amax((1, 2)))
+
+
+def search(
+    task: Task, trials: Trials, radius: Tensor, tolerance: Tensor, settings: Settings, *, also_radius: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Return the radius and tolerance `(J,)` that maximise PNS over a grid around the given ones (Definition 4).
+
+    It costs no evaluation: radius and tolerance only weigh and count what the trials measured. Ties go to the given
+    values, which are tried first.
+    """
+    best = torch.full_like(radius, -1.0)
+    best_radius, best_tolerance = radius, tolerance
+    radii = [radius * factor for factor in (1.0, *(RADIUS_MULTIPLES if also_radius else ()))]
+    near = [closeness(task, trials, b, settings) for b in radii]
+    for c in tolerance_grid(tolerance, largest_change(trials)).unbind(1):
+        m = moments(near[0], trials, c, settings)
+        for b, (near_subset, near_rest) in zip(radii, near, strict=True):
+            value = point(replace(m, near_subset=near_subset, near_rest=near_rest), settings).pns
+            better = value > best
+            best = torch.where(better, value, best)
+            best_radius = torch.where(better, b, best_radius)
+            best_tolerance = torch.where(better, c, best_tolerance)
+    return best_radius, best_tolerance
+
+
+# --- The public function ---------------------------------------------------------------------------------------------
+
+
+def strict_estimate(
+    task: Task, block: Block, subset: Tensor, stage: str, settings: Settings, *, search_radius: bool = True
+) -> tuple[Estimate, Tensor, Tensor]:
+    """Estimate one subset `(B, F)` per input of a block; return the estimate, the radius and the tolerance used.
+
+    If the block is searching, they are chosen on draws of their own, and the estimate made on fresh ones.
+    """
+    radius, tolerance = block.radius, block.tolerance
+    spent = torch.zeros(len(subset), dtype=torch.int64)
+    trials = run_trials(task, block, subset[:, None], f"{stage}/search" if block.searching else stage, settings)
+    if block.searching:
+        radius, tolerance = search(task, trials, radius, tolerance, settings, also_radius=search_radius)
+        if settings.estimator != "exact":  # enumeration has no draws to renew
+            spent = trials.n_rows
+            trials = run_trials(task, block, subset[:, None], stage, settings)
+    keys = (block.keys(f"{stage}/resample/subset"), block.keys(f"{stage}/resample/rest"))
+    found = estimate(task, trials, radius, tolerance, settings, keys)
+    return replace(found, n_rows=found.n_rows + spent), radius, tolerance
+
+
+def blocks(n_inputs: int, rows_per_input: int, max_batch: int) -> Iterator[slice]:
+    """Cut inputs into blocks of about four batches of model rows, so that memory does not grow with their number."""
+    size = max(1, 4 * max_batch // max(rows_per_input, 1))
+    return (slice(i, min(i + size, n_inputs)) for i in range(0, n_inputs, size))
+
+
+def check_change(task: Task, change: Change) -> None:
+    """Refuse a change of label where there are no labels."""
+    if change == "label" and task.outputs.shape[1] == 1:
+        raise InputError('Expected several class outputs for change="label", got a single one; use change="target"')
+
+
+def check_ids(ids: Sequence[int | str] | None, n_inputs: int) -> list[int | str]:
+    """Return one id per input, positions by default."""
+    if ids is None:
+        return list(range(n_inputs))
+    names = [i if isinstance(i, str) else int(i) for i in ids]
+    if len(names) != n_inputs or len(set(names)) != n_inputs:
+        raise InputError(f"Expected one id of its own for each of {n_inputs} inputs, got {len(set(names))} different")
+    return names
+
+
+def warn_if_thin(ess: Tensor, n_samples: int) -> None:
+    """Warn once if the weights of some input rest on less than a handful of samples."""
+    poor = (ess < HANDFUL) & (ess > 0)
+    if poor.any():
+        warnings.warn(
+            f"{int(poor.any(-1).sum())} of {len(ess)} estimates rest on fewer than {HANDFUL:.0f} effective samples "
+            f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so PN or PS follows a few rows; pass a larger "
+            'background, or widen the neighbourhood with radius="ess"',
+            FansWarning,
+            stacklevel=4,
+        )
+
+
+def notes(found: Point, subset: Tensor) -> tuple[str, ...]:
+    """Say for each input what could not be estimated, and why."""
+    out = []
+    for pn, ps, chosen in zip(found.pn.tolist(), found.ps.tolist(), subset, strict=True):
+        why_pn = "perturbing the subset changed no nearby sample" if chosen.any() else "the subset is empty"
+        why_ps = (
+            "nothing is left outside the subset" if chosen.all() else "perturbing the rest changed every nearby sample"
+        )
+        reasons = [f"PN is undefined: {why_pn}"] * math.isnan(pn) + [f"PS is undefined: {why_ps}"] * math.isnan(ps)
+        out.append("; ".join(reasons))
+    return tuple(out)
+
+
+def pns(
+    model: Any,
+    x: Any,
+    subset: Any,
+    *,
+    background: Any,
+    baseline: Any = None,
+    space: FeatureSpace | None = None,
+    radius: Any = None,
+    tolerance: Any = None,
+    kernel: Kernel = "gaussian",
+    distance: Distance = "rms",
+    change: Change = "target",
+    target: Any = None,
+    output: Output = "probability",
+    task: TaskKind | None = None,
+    estimator: Estimator = "weighted",
+    n_factual: int = 32,
+    n_perturb: int = 32,
+    n_resample: int = 100,
+    phi: float = 0.5,
+    scale: Literal["unit", "paper"] = "unit",
+    search: bool = False,
+    confidence: float = 0.95,
+    max_batch: int | None = None,
+    seed: int = 0,
+    ids: Sequence[int | str] | None = None,
+) -> PNS:
+    """Estimate how necessary and how sufficient a subset of features is for a prediction.
+
+    Args:
+        model: a torch module, a scikit-learn estimator, or any callable on rows `(n, ...)`.
+        x: one input, or a batch.
+        subset: bool `(F,)` or `(B, F)`, or a list of feature names: the features under test.
+        background: reference samples, used exactly as given.
+        baseline: value of a feature considered missing: a number, a row, or a name the space knows (`None`: its
+            default; a table draws background rows).
+        space: what a feature is; guessed from the background by default.
+        radius: b, a number, one per input, or `"scott"`, `"ess"`, `"paper"`.
+        tolerance: c, a number, one per input, or `"noise"`, `"paper"`.
+        kernel: `"gaussian"` or `"indicator"`, for closeness and change alike.
+        distance: `"rms"` (standardised root mean square) or `"l2"`.
+        change: `"target"`, `"l2"` or `"label"`: what a changed prediction is.
+        target: explained class, one per input or one for all; the predicted class by default.
+        output: `"raw"` leaves a module's logits as they are.
+        task: `"regression"` does so too, and asks an estimator for `predict`.
+        estimator: `"exact"`, `"weighted"` or `"resample"`.
+        n_factual: perturbations of each sample behind its weight.
+        n_perturb: perturbations of each sample behind PN and PS.
+        n_resample: samples drawn by weight (`"resample"` only).
+        phi: probability that a feature under test is hit.
+        scale: `"paper"` drops the prior of 1/2.
+        search: maximise over radius and tolerance (Definition 4), then estimate anew with fresh draws.
+        confidence: of the intervals.
+        max_batch: most rows the model sees at a time.
+        seed: of all draws.
+        ids: names of the inputs, which key their random draws; positions by default.
+
+    Returns:
+        `fans.PNS`, with a batch of 1 for one input.
+
+    Example:
+        >>> import numpy as np
+        >>> f = lambda x: (x[:, 0] - x[:, 1] > 1).astype(float)
+        >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
+        >>> float(pns(f, np.ones(3), [False, False, True], background=rows, baseline=0, estimator="exact").pns[0])
+        0.0
+    """
+    settings = Settings(kernel, distance, change, estimator, n_factual, n_perturb, n_resample, phi, scale, confidence)
+    bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
+    check_change(bound, change)
+    rows = bound.space.encode(x, "x").to(bound.background.dtype)
+    chosen = bound.space.feature_subset(subset, len(rows))
+    names = check_ids(ids, len(rows))
+    given_b, given_c = given_radius(radius, len(rows)), given_tolerance(tolerance, len(rows))
+    cost = 2 * len(bound.background) * max(n_factual, n_perturb)
+    with bound.predict.session():
+        guess = target is None and bound.outputs.shape[1] > 1
+        targets = bound.targets(target, bound.predict(rows) if guess else bound.outputs[:1].expand(len(rows), -1))
+        if isinstance(given_c, str):
+            given_c = noise_tolerance(bound, change, seed, relative=given_c == "noise")[targets]
+        found, radii, used = [], [], []
+        for part in blocks(len(rows), cost, bound.predict.max_batch):
+            pool = Reference.shared(bound, len(rows[part]))
+            distances = bound.space.unit_distances(rows[part], pool.samples(), distance)
+            radius_here = resolve_radius(given_b, part, distances, bound.space.unit_size, distance)
+            block = Block(pool, distances, targets[part], names[part], radius_here, given_c[part], search, seed)
+            one, b, c = strict_estimate(bound, block, chosen[part], "pns", settings)
+            found.append(one)
+            radii.append(b)
+            used.append(c)
+    return gather(
+        found, chosen, torch.cat(radii), torch.cat(used), settings, bound.predict.n_rows, len(bound.background)
+    )
+
+
+def gather(
+    parts: list[Estimate],
+    subset: Tensor,
+    radius: Tensor,
+    tolerance: Tensor,
+    settings: Settings,
+    n_evaluations: int,
+    n_samples: int,
+) -> PNS:
+    """Join the estimates of all blocks, and warn of those that rest on few of the samples."""
+    whole = join(parts)
+    warn_if_thin(torch.stack([whole.ess_nc, whole.ess_sf], 1), n_samples)
+    return PNS(
+        **{name: getattr(whole.point, name).numpy() for name in ("pns", "pn", "ps", "p_ab", "p_nab")},
+        se=whole.se.numpy(),
+        interval=whole.interval.numpy(),
+        ess_nc=whole.ess_nc.numpy(),
+        ess_sf=whole.ess_sf.numpy(),
+        radius=radius.numpy(),
+        tolerance=tolerance.numpy(),
+        n_evaluations=n_evaluations,
+        confidence=settings.confidence,
+        estimator=settings.estimator,
+        notes=notes(whole.point, subset),
+    )
+
+
+def join(parts: Sequence[Estimate]) -> Estimate:
+    """Concatenate the estimates of several blocks."""
+    points = Point(*(torch.cat([getattr(p.point, name) for p in parts]) for name in Point.__dataclass_fields__))
+    rest = [torch.cat([getattr(p, name) for p in parts]) for name in ("se", "interval", "ess_nc", "ess_sf", "n_rows")]
+    return Estimate(points, *rest)

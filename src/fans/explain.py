@@ -1,0 +1,358 @@
+"""`fans.Explainer`: a model and its background in, an `Explanation` out."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import fans.explainers  # noqa: F401 - registers the methods
+from fans.core import PNS, Explanation, FansError, InputError, Interrupted, choose
+from fans.estimate import (
+    TOLERANCES,
+    blocks,
+    check_change,
+    check_ids,
+    gather,
+    given_radius,
+    given_tolerance,
+    notes,
+    resolve_radius,
+    strict_estimate,
+    warn_if_thin,
+)
+from fans.explainers._shared import Method, Selection, best_subset, sizes
+from fans.pns import Settings
+from fans.spaces import FeatureSpace
+from fans.task import Output, Task, TaskKind
+from fans.trials import Block, Reference, noise_tolerance
+
+Progress = bool | Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """What stands for "close to the input".
+
+    Attributes:
+        n_background: background rows among the reference samples of each input.
+        n_local: local copies of the input among them, besides the input itself.
+        radius: as in `fans.pns`.
+        tolerance: as in `fans.pns`, or `"search"`: the one at which the subset's PNS is highest (Definition 4).
+        search: choose the radius so too, for the final subset.
+    """
+
+    n_background: int = 50
+    n_local: int = 49
+    radius: Any = None
+    tolerance: Any = "search"
+    search: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("n_background", "n_local"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
+                raise InputError(f"Expected `{name}` as a whole number of at least 0, got {getattr(self, name)!r}")
+
+
+class Explainer:
+    """Explain a model's predictions by the features that were necessary and sufficient for them.
+
+    Args:
+        model: a torch module, a scikit-learn estimator, or any callable on rows.
+        background: real data: what the neighbourhood, scales and drawn baselines come from. It is evaluated once.
+        space: what a feature is; guessed from the background by default.
+        baseline: value of a feature considered missing (a name, a number or a row); drawn background rows by default.
+        method: a registered method.
+        output: `"raw"` leaves a module's logits as they are.
+        task: `"regression"` does so too, and asks an estimator for `predict`.
+        seed: of all draws, which are keyed by (seed, id of the input, stage).
+        max_batch: most rows the model sees at a time.
+        settings: of the method, the neighbourhood (`n_background`, `n_local`, `radius`, `tolerance`, `search`), the
+            choice of the subset (`n_sweep`, `refine`, `price`) and the estimate (`kernel`, `distance`, `change`,
+            `estimator`, `n_factual`, `n_perturb`, `n_resample`, `phi`, `scale`, `confidence`).
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
+        >>> explainer = Explainer(lambda x: (x[:, 0] - x[:, 1] > 1).astype(float), rows, baseline=0.0)
+        >>> explainer(np.ones(3)).chosen_names()
+        ['x2', 'x1']
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        background: Any,
+        *,
+        space: FeatureSpace | None = None,
+        baseline: Any = None,
+        method: str = "fans",
+        output: Output = "probability",
+        task: TaskKind | None = None,
+        seed: int = 0,
+        max_batch: int | None = None,
+        **settings: Any,
+    ) -> None:
+        member = Method.registry[choose("`method`", method, sorted(Method.registry))]
+        kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
+        owners = {f.name: kind for kind in kinds for f in fields(kind)}
+        for name in settings:
+            choose("a setting", name, sorted(owners))
+        chosen: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
+        chosen[Settings] = {"n_factual": 8, "n_perturb": 8}
+        for name, value in settings.items():
+            chosen[owners[name]][name] = value
+        self.settings = Settings(**chosen[Settings])
+        self.neighbourhood = Neighbourhood(**chosen[Neighbourhood])
+        self.selection = Selection(**chosen[Selection])
+        self.method: Method = member(**chosen[member])  # type: ignore[assignment]
+        if not isinstance(seed, int):
+            raise InputError(f"Expected `seed` as a whole number, got {seed!r}")
+        self.seed = seed
+        self.task = Task.bind(
+            model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch
+        )
+        check_change(self.task, self.settings.change)
+        self._noise: Tensor | None = None
+
+    def __call__(
+        self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None, progress: Progress = None
+    ) -> Explanation:
+        """Explain one input or a batch.
+
+        Args:
+            x: inputs like the background's rows.
+            target: explained class (index or name), one for all or one per input; the predicted one by default.
+            ids: names of the inputs, which key their draws; positions by default.
+            progress: True shows a bar, False none, None one for long work on a terminal; or a function (done, total).
+
+        Raises:
+            Interrupted: on Ctrl-C; its `partial` holds the inputs already explained, as does any other error's.
+        """
+        started = time.perf_counter()
+        rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
+        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
+        done: list[_Piece] = []
+        try:
+            with self.task.predict.session(), _progress(progress, len(rows)) as advance:
+                for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
+                    done.append(self._explain(inputs.block(part)))
+                    advance(part.stop)
+        except KeyboardInterrupt:
+            n = sum(len(piece.scores) for piece in done)
+            error = Interrupted(
+                f"Interrupted after {n} of {len(rows)} inputs; those are in this error's `partial`, and "
+                f"x[{n}:] with ids={inputs.ids[n : n + 1]}... explains the rest as it would have been"
+            )
+            error.partial = self._assemble(done, inputs, started) if done else None
+            raise error from None
+        except FansError as error:
+            error.partial = self._assemble(done, inputs, started) if done else None
+            raise
+        explanation = self._assemble(done, inputs, started)
+        warn_if_thin(torch.from_numpy(explanation.ess), inputs.n_samples)
+        return explanation
+
+    def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
+        """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
+        rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
+        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
+        chosen = self.task.space.feature_subset(subset, len(rows))
+        before = self.task.predict.n_rows
+        found, radii, tolerances = [], [], []
+        with self.task.predict.session():
+            for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
+                block = inputs.block(part).block
+                estimate, b, c = strict_estimate(
+                    self.task, block, chosen[part], "score", self.settings, search_radius=self.neighbourhood.search
+                )
+                found.append(estimate)
+                radii.append(b)
+                tolerances.append(c)
+        n_rows = self.task.predict.n_rows - before
+        return gather(found, chosen, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows, inputs.n_samples)
+
+    def _rows_per_input(self) -> int:
+        """Return about how many perturbations of one input are held at a time."""
+        n_samples = self.neighbourhood.n_background + self.neighbourhood.n_local + 1
+        n_tried = max(len(sizes(self.task.space.n_features)), self.settings.n_perturb)
+        return max(self.method.cost, self.selection.n_sweep, 2 * n_samples * n_tried)
+
+    def _explain(self, ready: "_Ready") -> "_Piece":
+        """Score, choose and estimate the inputs of one block."""
+        block, task = ready.block, self.task
+        scored = self.method.attribute(task, block, self.settings)
+        chosen = best_subset(task, block, scored.scores, self.settings, self.selection)
+        final = replace(block, tolerance=chosen.tolerance, searching=self.neighbourhood.search)
+        found, radius, tolerance = strict_estimate(task, final, chosen.subset, "strict", self.settings)
+        return _Piece(
+            scores=scored.scores.numpy(),
+            scores_se=None if scored.se is None else scored.se.numpy(),
+            subset=chosen.subset.numpy(),
+            pns=found.point.pns.numpy(),
+            pn=found.point.pn.numpy(),
+            ps=found.point.ps.numpy(),
+            interval=found.interval.numpy(),
+            ess=torch.stack([found.ess_nc, found.ess_sf], 1).numpy(),
+            radius=radius.numpy(),
+            tolerance=tolerance.numpy(),
+            target=block.target.numpy(),
+            prediction=ready.outputs.gather(1, block.target[:, None])[:, 0].numpy(),
+            reference=np.full(len(block.target), ready.n_own),
+            scoring=scored.n_rows.numpy(),
+            sweep=chosen.n_rows.numpy(),
+            strict=found.n_rows.numpy(),
+            notes=notes(found.point, chosen.subset),
+        )
+
+    def _assemble(self, pieces: list["_Piece"], inputs: "_Inputs", started: float) -> Explanation:
+        """Join the pieces of all blocks into one explanation."""
+        joined: dict[str, Any] = {}
+        for f in fields(_Piece):
+            parts = [getattr(piece, f.name) for piece in pieces]
+            if parts[0] is None:
+                joined[f.name] = None
+            else:
+                joined[f.name] = sum(parts, ()) if isinstance(parts[0], tuple) else np.concatenate(parts)
+        n = len(joined["scores"])
+        evaluations = {phase: joined.pop(phase) for phase in ("reference", "scoring", "sweep", "strict")}
+        space = self.task.space
+        return Explanation(
+            **joined,
+            ids=tuple(inputs.ids[:n]),
+            feature_names=space.feature_names,
+            target_names=self.task.predict.target_names or (),
+            method=self.method.name,
+            settings=self._plain_settings(),
+            seed=self.seed,
+            seconds=time.perf_counter() - started,
+            evaluations=evaluations | {"shared": np.array(self._n_shared())},
+            confidence=self.settings.confidence,
+            kind=self.task.predict.kind,
+            change=self.settings.change,
+            inputs=inputs.rows[:n].numpy().copy(),
+            elements=space.unit_of_element.numpy(),
+            element_names=space.element_names,
+            categories=space.categories,
+        )
+
+    def _plain_settings(self) -> dict[str, Any]:
+        """Return all settings as JSON can hold them."""
+        merged = asdict(self.settings) | asdict(self.neighbourhood) | asdict(self.selection) | asdict(self.method)
+        return {
+            k: np.asarray(v).tolist() if hasattr(v, "__len__") and not isinstance(v, str) else v
+            for k, v in merged.items()
+        }
+
+    def noise_tolerance(self) -> Tensor:
+        """Return the tolerance of each class `(C,)` by the noise rule, evaluated once."""
+        if self._noise is None:
+            relative = self.neighbourhood.tolerance != "paper"
+            self._noise = noise_tolerance(
+                self.task,
+                self.settings.change,
+                self.seed,
+                relative=relative,
+                n_background=self.neighbourhood.n_background,
+            )
+        return self._noise
+
+    def _n_shared(self) -> int:
+        """Return the model rows spent once for all inputs: the background, and the noise rule's."""
+        n_noise = 0
+        if self._noise is not None and self.settings.change != "label":
+            n_noise = 16 * min(self.neighbourhood.n_background, len(self.task.background))
+        return len(self.task.background) + n_noise
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A block, the model's outputs on its inputs `(B, C)`, and the rows each input's own samples cost."""
+
+    block: Block
+    outputs: Tensor
+    n_own: int
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The results of one block, as the fields of `Explanation`; the last arrays are model rows by phase."""
+
+    scores: Any
+    scores_se: Any
+    subset: Any
+    pns: Any
+    pn: Any
+    ps: Any
+    interval: Any
+    ess: Any
+    radius: Any
+    tolerance: Any
+    target: Any
+    prediction: Any
+    reference: Any
+    scoring: Any
+    sweep: Any
+    strict: Any
+    notes: tuple[str, ...]
+
+
+class _Inputs:
+    """The inputs of one call, cut into blocks with their own reference samples."""
+
+    def __init__(self, explainer: Explainer, rows: Tensor, target: Any, ids: list[int | str]) -> None:
+        self.explainer, self.rows, self.target, self.ids = explainer, rows, target, ids
+        around = explainer.neighbourhood
+        self.radius = given_radius(around.radius, len(rows))
+        self.tolerance = given_tolerance(around.tolerance, len(rows), (*TOLERANCES, "search"))
+        if target is not None and np.ndim(target) == 1 and len(target) != len(rows):
+            raise InputError(f"Expected one target or one per input ({len(rows)}), got {len(target)}")
+        self.n_samples = min(around.n_background, len(explainer.task.background)) + around.n_local + 1
+
+    def block(self, part: slice) -> _Ready:
+        """Prepare the inputs of a slice."""
+        explainer, task = self.explainer, self.explainer.task
+        around, settings = explainer.neighbourhood, explainer.settings
+        rows, ids = self.rows[part], self.ids[part]
+        pool, outputs = Reference.around(task, rows, ids, explainer.seed, around.n_background, around.n_local)
+        target = task.targets(self.target if np.ndim(self.target) == 0 else self.target[part], outputs)
+        distances = task.space.unit_distances(rows, pool.samples(), settings.distance)
+        radius = resolve_radius(self.radius, part, distances, task.space.unit_size, settings.distance)
+        if isinstance(self.tolerance, str):
+            tolerance, searching = explainer.noise_tolerance()[target], self.tolerance == "search"
+        else:
+            tolerance, searching = self.tolerance[part], False
+        block = Block(pool, distances, target, ids, radius, tolerance, searching, explainer.seed)
+        return _Ready(block, outputs, 1 + around.n_local)
+
+
+@contextmanager
+def _progress(progress: Progress, total: int, patience: float = 2.0) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with the number of inputs done; show a bar with an estimate where asked or useful."""
+    if callable(progress):
+        yield lambda done: progress(done, total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if progress is False or (progress is None and not console.is_terminal):
+        yield lambda _: None
+        return
+    bar = Bar("explaining", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True)
+    task = bar.add_task("explaining", total=total)
+    started = time.perf_counter()
+
+    def advance(done: int) -> None:
+        if not bar.live.is_started and (progress or time.perf_counter() - started > patience):
+            bar.start()
+        bar.update(task, completed=done)
+
+    try:
+        yield advance
+    finally:
+        bar.stop()

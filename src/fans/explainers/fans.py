@@ -1,0 +1,122 @@
+"""FANS: Feature Attribution with Necessity and Sufficiency (Chen et al., ICML 2024)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fans import draws
+from fans.core import InputError, choose
+from fans.explainers._shared import Method, Scores
+from fans.pns import KERNELS, Settings
+from fans.task import Task
+from fans.trials import Block, Jobs, run, subset_distance
+
+
+@dataclass(frozen=True)
+class FANS(Method):
+    """Score each feature by its Banzhaf value in the game whose value of a subset is its PNS.
+
+    Draw a random subset s; draw a sample by how close it is on s or outside it (the weight both terms of PNS share);
+    perturb s, and separately the rest. One sample's part in PNS is then `k * P(s changes f) * P(the rest does not)`,
+    and the Banzhaf value depends only on how a game differs between s and its complement, which here is
+    `k * (changed by s - changed by the rest)`. So each pair of model rows is one observation of a linear regression on
+    which features were hit on which side, and no pair is wasted. docs/design.md derives it.
+
+    "Changed" means beyond the tolerance. Where the tolerance is searched for, PNS is averaged over all tolerances
+    between the changes that occurred: a change counts by its rank among them.
+
+    Args:
+        solver: `"game"`: any black box, no gradients.
+        n_pairs: random subsets drawn, two model rows each.
+        ridge: penalty of the regression, as a share of its diagonal.
+    """
+
+    name: ClassVar[str] = "fans"
+    label: ClassVar[str] = "FANS"
+    modalities: ClassVar[tuple[str, ...]] = ("table",)
+    citation: ClassVar[str] = (
+        "Chen et al., Feature Attribution with Necessity and Sufficiency via Dual-stage Perturbation Test for Causal "
+        "Explanation, ICML 2024"
+    )
+
+    solver: Literal["game"] = "game"
+    n_pairs: int = 500
+    ridge: float = 1e-3
+
+    def __post_init__(self) -> None:
+        choose("`solver`", self.solver, ("game",))
+        if not isinstance(self.n_pairs, int) or self.n_pairs < 2:
+            raise InputError(f"Expected `n_pairs` as a whole number of at least 2, got {self.n_pairs!r}")
+        if not self.ridge >= 0:
+            raise InputError(f"Expected `ridge` of at least 0, got {self.ridge!r}")
+
+    @property
+    def cost(self) -> int:
+        """Two rows a pair."""
+        return 2 * self.n_pairs
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
+        """Test random subsets against their complements and fit the additive game."""
+        subset = self._bits(task, block, "game/subset", 0.5)  # (B, M, F)
+        hit = self._bits(task, block, "game/hit", settings.phi)
+        near = _pair_closeness(task, block, subset, settings)  # (B, M, S)
+        index = block.pool.index.gather(1, self._samples(block, near))  # (B, M)
+        sides = {"subset": hit & subset, "rest": hit & ~subset}
+        changes, spent = [], torch.zeros(len(block.target), dtype=torch.int64)
+        for name, hits in sides.items():
+            keys = block.keys(f"game/{name}")
+            jobs = Jobs(index, hits[:, 0], block.target, keys, keys)
+            change, n_rows = run(task, block.pool, jobs, 1, _lookup(hits), settings.change)
+            changes.append(change[..., 0])  # (B, M)
+            spent += n_rows
+        changed = _changed(torch.cat(changes, 1), block)
+        y = near.mean(2) * (changed[:, : self.n_pairs] - changed[:, self.n_pairs :])
+        design = sides["subset"].double() - sides["rest"].double()
+        return Scores(*_fit(design, y, self.ridge), spent)
+
+    def _bits(self, task: Task, block: Block, stage: str, p: float) -> Tensor:
+        """Return `(B, M, F)` Bernoulli draws."""
+        place = torch.arange(self.n_pairs).repeat(len(block.target))
+        flat = draws.bernoulli(block.keys(stage).repeat_interleave(self.n_pairs), place, task.space.n_features, p)
+        return flat.view(len(block.target), self.n_pairs, -1)
+
+    def _samples(self, block: Block, near: Tensor) -> Tensor:
+        """Draw one sample a pair in proportion to its closeness: its place in the input's reference set, `(B, M)`."""
+        cumulative = near.cumsum(2) / near.sum(2, keepdim=True).clamp(min=1e-300)
+        u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(self.n_pairs))
+        return torch.searchsorted(cumulative, u[..., None])[..., 0].clamp(max=near.shape[2] - 1)
+
+
+def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the hits `(B, M, F)` as the function of (job, place) that `run` asks."""
+    return lambda job, place: hits[job, place]
+
+
+def _pair_closeness(task: Task, block: Block, subset: Tensor, settings: Settings) -> Tensor:
+    """Return `(k_b(D_s) + k_b(D_not-s)) / 2` of every sample for every subset, `(B, M, S)`."""
+    kernel = KERNELS[settings.kernel]
+    flat, size = subset.flatten(0, 1), task.space.unit_size
+    radius = block.radius.repeat_interleave(subset.shape[1])[:, None]
+    sides = [kernel(subset_distance(block.distances, s, size, settings.distance), radius) for s in (flat, ~flat)]
+    return ((sides[0] + sides[1]) / 2).view(*subset.shape[:2], -1)
+
+
+def _changed(change: Tensor, block: Block) -> Tensor:
+    """Say how much each change `(B, N)` counts as one: 0 or 1 by the tolerance, or the share of smaller changes."""
+    if not block.searching:
+        return (change > block.tolerance[:, None]).double()
+    return torch.searchsorted(change.sort(1).values, change) / change.shape[1]
+
+
+def _fit(design: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    """Fit `y = design @ scores` for each input by ridge regression; return scores and robust standard errors (HC1)."""
+    gram = design.transpose(1, 2) @ design
+    inverse = torch.linalg.inv(gram + torch.diag_embed(gram.diagonal(dim1=1, dim2=2) * ridge + 1e-9))
+    scores = (inverse @ (design.transpose(1, 2) @ y[..., None]))[..., 0]
+    pull = design * (y - (design @ scores[..., None])[..., 0])[..., None]
+    n, n_features = design.shape[1:]
+    covariance = inverse @ (pull.transpose(1, 2) @ pull) @ inverse * (n / max(n - n_features, 1))
+    return scores, covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()

@@ -1,0 +1,1 @@
+"""What people see: sentences, tables, figures and pages, from explanations alone."""

@@ -1,0 +1,58 @@
+"""A plain sentence for every explanation, computed from its estimates."""
+
+import math
+from collections.abc import Sequence
+
+from fans.core import Explanation
+
+
+def sentence(e: Explanation, i: int) -> str:
+    """Say what the strict estimates of input `i` found, and nothing else.
+
+    PS is the share of trials in which perturbing the subset changed the prediction, PN that in which perturbing
+    everything else left it: each half of the sentence is one of the two numbers, and is left out where it is undefined.
+    """
+    names = join_names(e.chosen_names(i))
+    everything = bool(e.subset[i].all())
+    moved, left = _verbs(e, i)
+    clauses = []
+    if not math.isnan(e.ps[i]):
+        clauses.append(f"perturbing {names} {moved} in {percent(e.ps[i])} of trials")
+    if everything:
+        clauses.append(f"no part of the {len(e.feature_names)} features stands out: only {names} together are named")
+    elif not math.isnan(e.pn[i]):
+        clauses.append(f"perturbing everything else {left} in {percent(e.pn[i])}")
+    else:
+        clauses.append("no perturbation of it that changed the prediction was seen near this input")
+    text = "; ".join(clauses)
+    return text[0].upper() + text[1:] + "."
+
+
+def _verbs(e: Explanation, i: int) -> tuple[str, str]:
+    """Return how "changes the prediction" and "leaves it" read for the change and tolerance in use."""
+    if e.change == "label":
+        return "flips the predicted class", "leaves it"
+    subject = "the prediction" if e.change == "l2" else e.target_name(i)
+    if e.tolerance[i] > 0:
+        return f"moves {subject} by more than {number(e.tolerance[i])}", "leaves it within that"
+    return f"moves {subject}", "leaves it where it is"
+
+
+def number(value: float) -> str:
+    """Write a tolerance with two significant digits, without an exponent where that is short."""
+    return f"{value:.2g}" if 1e-4 <= abs(value) < 100 else f"{value:.1e}" if abs(value) < 1 else f"{value:,.0f}"
+
+
+def percent(p: float) -> str:
+    """Write a probability as a percentage; only a true 0 or 1 is written as such."""
+    if p in (0.0, 1.0):
+        return f"{100 * p:.0f} %"
+    return f"{min(max(round(100 * p), 1), 99)} %"
+
+
+def join_names(names: Sequence[str], most: int = 5) -> str:
+    """Join names as prose, the tail of a long list as a count."""
+    shown = [f"*{name}*" for name in names[:most]]
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,210 @@
+"""A model and its data, ready to be asked: any model as one batched function, and the `Task` that binds the two."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fans.core import InputError, Kind, ModelError, choose
+from fans.spaces import FeatureSpace, FittedSpace, guess_space
+
+Output = Literal["probability", "raw"]
+TaskKind = Literal["classification", "regression"]
+
+DEFAULT_BATCH_BYTES = 4 * 2**20
+"""Rows of one batch take about this much by default: large enough to amortise a call, small enough to stay in cache."""
+
+
+class Predictor:
+    """Any model as a function from rows `(n, E)` to outputs `(n, C)` in float64, in batches, with its rows counted.
+
+    A torch module runs in evaluation mode without gradients (inside `session`), its logits turned into probabilities.
+    A scikit-learn estimator answers with `predict_proba` if it has it, else `predict`. Any other callable's output is
+    used as it is.
+    """
+
+    def __init__(
+        self, model: Any, space: FittedSpace, *, output: Output, task: TaskKind | None, max_batch: int
+    ) -> None:
+        choose("`output`", output, ("probability", "raw"))
+        if task is not None:
+            choose("`task`", task, ("classification", "regression"))
+        self.model = model
+        self.space = space
+        self.max_batch = max_batch
+        self.n_rows = 0
+        self.target_names: tuple[str, ...] | None = None
+        self._squash: Callable[[Tensor], Tensor] | None = None
+        self._module = model if isinstance(model, nn.Module) else None
+        self._wants_squash = self._module is not None and output == "probability" and task != "regression"
+        self._call = self._resolve(model, task)
+        self.kind: Kind = "probability" if self._wants_squash or self.target_names is not None else "output"
+
+    def _resolve(self, model: Any, task: TaskKind | None) -> Callable[[Tensor], Any]:
+        """Return the function from rows to the model's own outputs."""
+        if self._module is not None:
+            return self._call_module
+        if hasattr(model, "predict_proba") and task != "regression":
+            self.target_names = tuple(str(c) for c in getattr(model, "classes_", ())) or None
+            return lambda rows: model.predict_proba(self.space.decode(rows))
+        if getattr(model, "_estimator_type", None) == "classifier" or (
+            hasattr(model, "decision_function") and hasattr(model, "classes_")
+        ):
+            raise ModelError(
+                f"Expected a classifier with predict_proba, got {type(model).__name__}, which has none; "
+                "wrap it in sklearn.calibration.CalibratedClassifierCV, or pass its decision_function as the model"
+            )
+        if hasattr(model, "predict"):
+            return lambda rows: model.predict(self.space.decode(rows))
+        if callable(model):
+            return lambda rows: model(self.space.decode(rows))
+        raise ModelError(
+            f"Expected a torch module, a scikit-learn estimator or a callable as model, got {type(model).__name__}"
+        )
+
+    def _call_module(self, rows: Tensor) -> Tensor:
+        assert self._module is not None
+        parameter = next((p for p in self._module.parameters() if p.is_floating_point()), rows)
+        out: Tensor = self._module(rows.to(parameter.device, parameter.dtype))
+        return out
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """Hold a module in evaluation mode, each of its parts restored afterwards, whatever happens."""
+        if self._module is None:
+            yield
+            return
+        modes = [(part, part.training) for part in self._module.modules()]
+        self._module.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
+
+    def calibrate(self, rows: Tensor) -> Tensor:
+        """Evaluate the background once, decide how a module's outputs become probabilities, and return them."""
+        raw = self(rows)
+        if self._wants_squash and not _are_probabilities(raw):
+            self._squash = _sigmoid if raw.shape[1] == 1 else lambda out: torch.softmax(out, 1)
+        elif self._wants_squash and raw.shape[1] == 1:
+            self._squash = _two_columns
+        outputs = self._squash(raw) if self._squash else raw
+        if self.target_names is None or len(self.target_names) != outputs.shape[1]:
+            self.target_names = tuple(str(c) for c in range(outputs.shape[1]))
+        if self.kind == "output" and outputs.shape[1] > 1 and _are_probabilities(outputs):
+            self.kind = "probability"  # a callable that returns class probabilities
+        return outputs
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Return outputs `(n, C)`, evaluated in batches of at most `max_batch` rows."""
+        if not len(rows):
+            raise InputError("Expected at least one row to evaluate, got none")
+        parts = [self._checked(rows[i : i + self.max_batch]) for i in range(0, len(rows), self.max_batch)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _checked(self, rows: Tensor) -> Tensor:
+        out = self._call(rows)
+        if not isinstance(out, Tensor | np.ndarray | list | tuple | float | np.generic):
+            out = np.asarray(out)
+        out = torch.as_tensor(out).detach().to("cpu", torch.float64)
+        if out.ndim == 1:
+            out = out[:, None]
+        if out.ndim != 2 or len(out) != len(rows) or not out.shape[1]:
+            raise ModelError(
+                f"Expected the model to return ({len(rows)},) or ({len(rows)}, classes) for {len(rows)} rows, "
+                f"got {tuple(out.shape)}; it must give one output row per input row"
+            )
+        if not torch.isfinite(out).all():
+            n_bad = int((~torch.isfinite(out)).any(1).sum())
+            raise ModelError(
+                f"Expected finite outputs from the model, got NaN or infinity for {n_bad} of {len(rows)} rows; "
+                "check the model on perturbed inputs, or choose another baseline"
+            )
+        self.n_rows += len(rows)
+        return self._squash(out) if self._squash else out
+
+
+def _are_probabilities(out: Tensor) -> bool:
+    """Tell whether all rows already are probabilities."""
+    inside = bool(((out >= 0) & (out <= 1)).all())
+    return inside and (out.shape[1] == 1 or bool(((out.sum(1) - 1).abs() < 1e-3).all()))
+
+
+def _two_columns(p: Tensor) -> Tensor:
+    """Return P(class 0), P(class 1) from P(class 1)."""
+    return torch.cat([1 - p, p], 1)
+
+
+def _sigmoid(out: Tensor) -> Tensor:
+    return _two_columns(torch.sigmoid(out))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every method and metric works on: a model, a feature space, the background and the baseline.
+
+    Attributes:
+        predict: the model.
+        space: the fitted feature space.
+        background: `(n, E)` reference samples.
+        outputs: `(n, C)` the model's outputs on them, evaluated once.
+        baseline: `(E,)` value of a feature considered missing, or None if it is drawn from the background.
+    """
+
+    predict: Predictor
+    space: FittedSpace
+    background: Tensor
+    outputs: Tensor
+    baseline: Tensor | None
+
+    @classmethod
+    def bind(
+        cls,
+        model: Any,
+        background: Any,
+        *,
+        space: FeatureSpace | None = None,
+        baseline: Any = None,
+        output: Output = "probability",
+        task: TaskKind | None = None,
+        max_batch: int | None = None,
+    ) -> "Task":
+        """Check the parts and put them together; evaluates the background once."""
+        if np.shape(background)[:1] == (0,):
+            raise InputError("Expected at least one background sample, got an empty background; pass rows of real data")
+        fitted = (space or guess_space(background)).fit(background)
+        rows = fitted.encode(background, "background")
+        if max_batch is None:
+            max_batch = max(256, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
+        elif not isinstance(max_batch, int) or max_batch < 1:
+            raise InputError(f"Expected `max_batch` as a positive number of rows, got {max_batch!r}")
+        predict = Predictor(model, fitted, output=output, task=task, max_batch=max_batch)
+        missing = fitted.baseline(fitted.baselines[0] if baseline is None else baseline, rows)
+        with predict.session():
+            outputs = predict.calibrate(rows)
+        return cls(predict, fitted, rows, outputs, missing)
+
+    def targets(self, target: Any, outputs: Tensor) -> Tensor:
+        """Return the explained class of each input `(B,)`: as given (index or class name), else the predicted one."""
+        n, n_classes = outputs.shape
+        if target is None:
+            return outputs.argmax(1)
+        names = self.predict.target_names or ()
+        entries: Sequence[Any] = [target] * n if np.ndim(target) == 0 else list(target)
+        if len(entries) != n:
+            raise InputError(f"Expected one target or one per input ({n}), got {len(entries)}")
+        numbers = []
+        for entry in entries:
+            if isinstance(entry, str):
+                numbers.append(names.index(choose("`target`", entry, names)))
+            elif int(entry) != entry or not 0 <= entry < n_classes:
+                raise InputError(f"Expected `target` from 0 to {n_classes - 1}, got {entry}")
+            else:
+                numbers.append(int(entry))
+        return torch.tensor(numbers)

@@ -1,0 +1,340 @@
+"""Asking the model: perturb subsets of features on reference samples and measure how far the prediction moves.
+
+All inputs, subsets, samples and perturbations go through the model in batches of at most `max_batch` rows.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fans import draws
+from fans.core import InputError
+from fans.pns import Change, Settings, measure_change, perturb
+from fans.spaces import Distance
+from fans.task import Task
+
+MOST_EXACT_ROWS = 2**24
+"""More model rows than this and `exact` refuses."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The samples E of each of B inputs, drawn from one pool so that shared ones are held and evaluated once.
+
+    Attributes:
+        pool: `(P, E)` all samples.
+        outputs: `(P, C)` the model's outputs on them.
+        index: `(B, S)` which of the pool are the samples of each input.
+        source: `(P,)` the background row each pool sample is, or -1.
+    """
+
+    pool: Tensor
+    outputs: Tensor
+    index: Tensor
+    source: Tensor
+
+    @classmethod
+    def shared(cls, task: Task, n_inputs: int) -> "Reference":
+        """Use exactly the background for every input."""
+        rows = torch.arange(len(task.background))
+        return cls(task.background, task.outputs, rows.expand(n_inputs, -1), rows)
+
+    @classmethod
+    def around(
+        cls, task: Task, x: Tensor, ids: Sequence[int | str], seed: int, n_background: int, n_local: int
+    ) -> tuple["Reference", Tensor]:
+        """Give each input its own E: some background rows, the input itself, and local copies of it.
+
+        In a local copy each feature is swapped with a background row's at a low rate, so that the neighbourhood is
+        populated however high the dimension. The background rows are the same for all inputs.
+
+        Returns:
+            The reference set, and the outputs on `x` `(B, C)`. It costs `1 + n_local` model rows an input.
+        """
+        n_all = len(task.background)
+        kept = background_sample(task, seed, n_background)
+        keys, donor_keys = (draws.stream_keys(seed, ids, f"local/{what}")[:, None] for what in ("hit", "donor"))
+        place = torch.arange(n_local).expand(len(x), -1)
+        rate = max(0.1, 1 / task.space.n_features)
+        hit = draws.bernoulli(keys.expand_as(place).flatten(), place.flatten(), task.space.n_features, rate)
+        donors = task.background[draws.integers(donor_keys, place, n_all)].flatten(0, 1)
+        copies = perturb(x.repeat_interleave(n_local, 0), task.space.spread(hit), donors)
+        own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(
+            0, 1
+        )  # (B * (1 + n_local), E)
+        outputs = task.predict(own)
+        n_own = 1 + n_local
+        index = torch.cat(
+            [
+                torch.arange(len(kept)).expand(len(x), -1),
+                len(kept) + torch.arange(len(own)).view(len(x), n_own),
+            ],
+            1,
+        )
+        source = torch.cat([kept, torch.full((len(own),), -1)])
+        pool = cls(torch.cat([task.background[kept], own]), torch.cat([task.outputs[kept], outputs]), index, source)
+        return pool, outputs[::n_own]
+
+    def samples(self) -> Tensor:
+        """Return `(B, S, E)`, or `(1, S, E)` where all inputs share them."""
+        index = self.index[:1] if self.index.stride(0) == 0 else self.index
+        return self.pool[index]
+
+
+def background_sample(task: Task, seed: int, n: int | None) -> Tensor:
+    """Return the places of `n` background rows (all by default), the same for every input."""
+    everything = torch.arange(len(task.background))
+    order = draws.words(draws.stream_keys(seed, [0], "reference"), everything).argsort()
+    return everything if n is None else order[:n].sort().values
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """J pairs of an input and a subset to perturb, with the streams their draws come from.
+
+    Attributes:
+        index: `(J, S)` the pool samples of each job.
+        subset: `(J, F)` what is perturbed.
+        target: `(J,)` explained class.
+        hit_keys: `(J,)` streams of m.
+        row_keys: `(J,)` streams of drawn baselines.
+    """
+
+    index: Tensor
+    subset: Tensor
+    target: Tensor
+    hit_keys: Tensor
+    row_keys: Tensor
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What perturbing did: the change `(J, S, K)`, each perturbation's share `(J, K)` and model rows spent `(J,)`."""
+
+    change: Tensor
+    share: Tensor
+    n_rows: Tensor
+
+
+def run(
+    task: Task, pool: Reference, jobs: Jobs, k: int, hits: Callable[[Tensor, Tensor], Tensor], kind: Change
+) -> tuple[Tensor, Tensor]:
+    """Perturb each job's samples `k` times and return the changes `(J, S, K)` and the model rows spent `(J,)`.
+
+    `hits(job, place)` says which features `(n, F)` the perturbation at `place` (of S * K) hits. At most `max_batch`
+    rows exist at a time. A perturbation that leaves its sample as it was (no feature hit, or hit by its own value)
+    changes nothing by definition and costs no evaluation.
+    """
+    n_jobs, n_samples = jobs.index.shape
+    change = torch.zeros(n_jobs * n_samples * k, dtype=torch.float64)
+    n_rows = torch.zeros(n_jobs, dtype=torch.int64)
+    step = task.predict.max_batch
+    for start in range(0, len(change), step):
+        flat = torch.arange(start, min(start + step, len(change)))
+        job, place = flat // (n_samples * k), flat % (n_samples * k)
+        origin = jobs.index[job, place // k]
+        rows = pool.pool[origin]
+        if task.baseline is None:
+            baseline = task.background[baseline_rows(task, jobs.row_keys[job], place, pool.source[origin])]
+        else:
+            baseline = task.baseline
+        perturbed = perturb(rows, task.space.spread(hits(job, place)), baseline)
+        moved = (perturbed != rows).any(1)
+        if not moved.all():
+            perturbed, flat, job, origin = perturbed[moved], flat[moved], job[moved], origin[moved]
+        if len(flat):
+            change[flat] = measure_change(task.predict(perturbed), pool.outputs[origin], jobs.target[job], kind)
+            n_rows.index_add_(0, job, torch.ones_like(job))
+    return change.view(n_jobs, n_samples, k), n_rows
+
+
+def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Tensor:
+    """Return which background row is the baseline of each perturbation: one fresh draw for each.
+
+    A sample that is itself a background row (`source` >= 0) draws among the others: replaced by its own values it would
+    seem to resist a perturbation that never happened, a bias of order 1/n.
+    """
+    n = len(task.background)
+    if n == 1:
+        return torch.zeros_like(source)
+    row = draws.integers(keys, place, n - (source >= 0).long())
+    return row + ((source >= 0) & (row >= source))
+
+
+def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: float, kind: Change) -> Changes:
+    """Perturb each job's subset `k` times on each of its samples, with a fresh m each time."""
+
+    def hits(job: Tensor, place: Tensor) -> Tensor:
+        return draws.bernoulli(jobs.hit_keys[job], place, task.space.n_features, phi) & jobs.subset[job]
+
+    change, n_rows = run(task, pool, jobs, k, hits, kind)
+    return Changes(change, torch.full((len(change), k), 1 / k, dtype=torch.float64), n_rows)
+
+
+def enumerated_changes(task: Task, pool: Reference, jobs: Jobs, phi: float, kind: Change) -> Changes:
+    """Perturb each job's subset with every pattern of hits once, weighed by the pattern's probability."""
+    if task.baseline is None:
+        raise InputError(
+            'Expected a fixed baseline for estimator="exact", got one drawn from the background; '
+            'pass baseline="mean", a number or a row, or use estimator="weighted"'
+        )
+    size = jobs.subset.sum(1)  # (J,)
+    n_needed = jobs.index.shape[1] * float((2.0 ** size.double()).sum())
+    if n_needed > MOST_EXACT_ROWS:
+        raise InputError(
+            f'Expected at most {MOST_EXACT_ROWS:,} model rows for estimator="exact", got {n_needed:,.0f} '
+            f'(2 to the power of up to {int(size.max())} perturbed features, a sample); use estimator="weighted"'
+        )
+    k = 2 ** int(size.max())
+    rank = (jobs.subset.long().cumsum(1) - 1).clamp(min=0)  # (J, F) place of each selected feature among the selected
+
+    def hits(job: Tensor, place: Tensor) -> Tensor:
+        pattern = (place % k)[:, None]
+        bits = (pattern >> rank[job] & 1).bool()
+        idle = pattern >= torch.pow(2, size[job])[:, None]  # a job with fewer patterns than the largest
+        out: Tensor = bits & jobs.subset[job] & ~idle
+        return out
+
+    change, n_rows = run(task, pool, jobs, k, hits, kind)
+    pattern = torch.arange(k)
+    n_hits = (pattern[:, None] >> torch.arange(int(size.max()) + 1) & 1).sum(1).double()  # (K,)
+    share = phi**n_hits * (1 - phi) ** (size[:, None] - n_hits)
+    return Changes(change, share.masked_fill(pattern >= 2 ** size[:, None], 0.0), n_rows)
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What perturbing n subsets of each of B inputs, and their complements, did: J = B * n, grouped by input.
+
+    Attributes:
+        pool: the samples.
+        distances: `(B, S, F)` squared distance by feature between each input and its samples.
+        subset: `(J, F)`.
+        on_subset, on_rest: changes of perturbing s and its complement.
+        jobs_subset, jobs_rest: where those came from.
+        factual, interventional: shares `(J, K)` of each perturbation, of s and of the rest, in the weights, and in PN
+            and PS.
+    """
+
+    pool: Reference
+    distances: Tensor
+    subset: Tensor
+    on_subset: Changes
+    on_rest: Changes
+    jobs_subset: Jobs
+    jobs_rest: Jobs
+    factual: tuple[Tensor, Tensor]
+    interventional: tuple[Tensor, Tensor]
+
+    @property
+    def n_rows(self) -> Tensor:
+        """Model rows spent on each subset, `(J,)`."""
+        return self.on_subset.n_rows + self.on_rest.n_rows
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some inputs, ready for trials.
+
+    Attributes:
+        pool: their samples.
+        distances: `(B, S, F)` squared distance by feature between each input and its samples.
+        target: `(B,)` explained class.
+        ids: names that key the draws.
+        radius, tolerance: `(B,)` b and c.
+        searching: whether c is only where a search over tolerances starts.
+        seed: of the draws.
+    """
+
+    pool: Reference
+    distances: Tensor
+    target: Tensor
+    ids: Sequence[int | str]
+    radius: Tensor
+    tolerance: Tensor
+    searching: bool
+    seed: int
+
+    def keys(self, stage: str) -> Tensor:
+        """Return the key `(B,)` of each input's own stream of draws in a stage."""
+        return draws.stream_keys(self.seed, self.ids, stage)
+
+
+def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: Settings) -> Trials:
+    """Perturb n subsets `(B, n, F)` of each input, and their complements, on every sample of the input.
+
+    One m serves both sides: they read it on disjoint features, so they stay independent. All subsets of an input share
+    its draws, which makes their comparison sharper.
+    """
+    n_inputs, n_subsets, _ = subsets.shape
+    owner = torch.arange(n_inputs).repeat_interleave(n_subsets)
+    subset = subsets.flatten(0, 1)
+    hit_keys = block.keys(f"{stage}/hit")[owner]
+    sides = [
+        Jobs(block.pool.index[owner], chosen, block.target[owner], hit_keys, block.keys(f"{stage}/{side}")[owner])
+        for side, chosen in (("subset", subset), ("rest", ~subset))
+    ]
+    if settings.estimator == "exact":
+        changes = [enumerated_changes(task, block.pool, jobs, settings.phi, settings.change) for jobs in sides]
+        factual = interventional = (changes[0].share, changes[1].share)
+    else:
+        n_kept = settings.n_perturb if settings.estimator == "weighted" else settings.n_factual
+        k = max(settings.n_factual, n_kept)
+        changes = [perturbed_changes(task, block.pool, jobs, k, settings.phi, settings.change) for jobs in sides]
+        factual = (_first(k, settings.n_factual, len(owner)),) * 2
+        interventional = (_first(k, n_kept, len(owner)),) * 2
+    return Trials(
+        block.pool, block.distances, subset, changes[0], changes[1], sides[0], sides[1], factual, interventional
+    )
+
+
+def _first(k: int, n: int, n_jobs: int) -> Tensor:
+    """Return equal shares `(J, K)` of the first n of k perturbations."""
+    return ((torch.arange(k) < n).double() / n).expand(n_jobs, -1)
+
+
+def subset_sum(distances: Tensor, weights: Tensor) -> Tensor:
+    """Sum distances by feature `(B, S, F)` over the weighted features `(J, F)` of each subset: `(J, S)`."""
+    grouped = weights.to(distances.dtype).view(len(distances), -1, weights.shape[1])
+    return (grouped @ distances.transpose(1, 2)).flatten(0, 1)
+
+
+def subset_distance(distances: Tensor, subset: Tensor, unit_size: Tensor, kind: Distance) -> Tensor:
+    """Return squared distances `(J, S)` on the features of each subset `(J, F)`; 0 for an empty one."""
+    total = subset_sum(distances, subset).double()
+    return total / subset_size(subset, unit_size)[:, None] if kind == "rms" else total
+
+
+def subset_size(subset: Tensor, unit_size: Tensor) -> Tensor:
+    """Return how many elements each subset has in a distance, `(J,)`, at least 1."""
+    return (subset.double() @ unit_size.double()).clamp(min=1)
+
+
+def noise_tolerance(
+    task: Task, change: Change, seed: int, *, relative: bool = True, n_draws: int = 16, n_background: int | None = None
+) -> Tensor:
+    """Return c for each class `(C,)`: the largest change small noise makes on the background (Section 4.6).
+
+    `c := max over x in E, e in R of |f(x) - f(x + e)|`, e normal with a standard deviation of 0.001: of each feature's
+    own if `relative`, else in the feature's units (the paper's form). `n_background` uses only some of the rows.
+    """
+    kept = background_sample(task, seed, n_background)
+    rows, outputs = task.background[kept], task.outputs[kept]
+    n_classes = outputs.shape[1]
+    if change == "label":
+        return torch.full((n_classes,), 0.5, dtype=torch.float64)
+    key = draws.stream_keys(seed, [0], "tolerance")
+    largest = torch.zeros(n_classes, dtype=torch.float64)
+    n_columns = task.space.n_elements
+    step = task.predict.max_batch
+    for start in range(0, len(rows) * n_draws, step):
+        flat = torch.arange(start, min(start + step, len(rows) * n_draws))
+        places = flat[:, None] * n_columns + torch.arange(n_columns)
+        noisy = rows[flat // n_draws] + task.space.noise(draws.normal(key, places), relative=relative).to(rows.dtype)
+        moved = (task.predict(noisy) - outputs[flat // n_draws]).abs()
+        if change == "l2":
+            moved = moved.norm(dim=1, keepdim=True).expand(-1, n_classes)
+        largest = torch.maximum(largest, moved.amax(0))
+    return largest

@@ -1,0 +1,109 @@
+"""How sure an estimate is: its sampling variance over backgrounds and perturbation draws."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fans.pns import KERNELS, Moments, Settings
+from fans.task import Task
+from fans.trials import Jobs, Trials, baseline_rows, subset_size, subset_sum
+
+
+def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance: Tensor, settings: Settings) -> Tensor:
+    """Return sampling variances `(J, 3)` of PNS, PN and PS as estimates of their population values.
+
+    The infinitesimal jackknife: each estimate is a function of the weight of every sample and of what was measured on
+    it, so its derivatives (by autograd) are the influence of each sample. A background row acts in up to three roles,
+    and its influences add up before they are squared: as a sample of E; as a part of the standard deviations that scale
+    distances; and as a drawn baseline. The noise of the perturbation draws is inside the first. Local copies of the
+    input are samples of their own.
+    """
+    n_jobs, n_samples = m.p_changed.shape
+    leaves = {
+        "weight": torch.ones(n_jobs, n_samples, dtype=torch.float64),
+        "log_scale": torch.zeros(n_jobs, task.space.n_features, dtype=torch.float64),
+        "unchanged_subset": m.unchanged_subset.clone(),
+        "p_changed": m.p_changed.clone(),
+        "unchanged_rest": m.unchanged_rest.clone(),
+        "p_unchanged": m.p_unchanged.clone(),
+    }
+    with torch.enable_grad():
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        estimates = _estimates_from(task, trials, m, radius, settings, leaves)
+    out = []
+    for estimate in estimates:
+        grads = torch.autograd.grad(estimate.sum(), list(leaves.values()), retain_graph=True, allow_unused=True)
+        slopes = {
+            name: (g if g is not None else torch.zeros_like(leaf)).nan_to_num()
+            for (name, leaf), g in zip(leaves.items(), grads, strict=True)
+        }
+        out.append(_variance(task, trials, m, tolerance, settings, slopes))
+    return torch.stack(out, 1)
+
+
+def _estimates_from(
+    task: Task, trials: Trials, m: Moments, radius: Tensor, settings: Settings, leaves: dict[str, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Write PNS, PN and PS as differentiable functions of the leaves."""
+    near = [m.near_subset, m.near_rest]
+    if settings.kernel == "gaussian" and settings.distance == "rms":
+        # k_b depends on each feature's scale: d log k / d log var_f is the feature's share of d^2 / 2 b^2.
+        for side, chosen in enumerate((trials.subset, ~trials.subset)):
+            size = subset_size(chosen, task.space.unit_size)
+            tilt = subset_sum(trials.distances.double(), chosen * leaves["log_scale"])
+            near[side] = near[side] * torch.exp(tilt / (2 * size * radius**2)[:, None])
+    w_nc = leaves["weight"] * near[0] * (1 - leaves["unchanged_subset"])
+    w_sf = leaves["weight"] * near[1] * leaves["unchanged_rest"]
+    hits_nc, hits_sf = (w_nc * leaves["p_unchanged"]).sum(1), (w_sf * leaves["p_changed"]).sum(1)
+    pns = settings.prior * (hits_nc + hits_sf) / leaves["weight"].sum(1)
+    return pns, hits_nc / w_nc.sum(1).clamp(min=1e-300), hits_sf / w_sf.sum(1).clamp(min=1e-300)
+
+
+def _variance(
+    task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: Settings, slopes: dict[str, Tensor]
+) -> Tensor:
+    """Add up the influence of each background row in all its roles, and square."""
+    n_jobs, n_rows = len(trials.subset), len(task.background)
+    source = trials.pool.source[trials.jobs_subset.index]  # (J, S)
+    of_sample = slopes["weight"]
+    local = (of_sample**2 * (source < 0)).sum(1)
+    of_row = torch.zeros(n_jobs, n_rows, dtype=torch.float64)
+    of_row.scatter_add_(1, source.clamp(min=0), of_sample * (source >= 0))
+    of_row += slopes["log_scale"] @ task.space.deviations(task.background).double().T / n_rows
+    noise = torch.zeros(n_jobs, dtype=torch.float64)
+    for jobs, residual, residual_hard in _residuals(trials, m, tolerance, settings, slopes):
+        if task.baseline is None:
+            place = torch.arange(residual[0].numel())
+            rows = baseline_rows(task, jobs.row_keys[:, None], place, source.repeat_interleave(residual.shape[2], 1))
+            of_row.scatter_add_(1, rows, residual.flatten(1))
+            noise += (residual**2).sum((1, 2))  # the draws' own noise is in the samples' influence already
+        if settings.estimator == "resample":
+            noise += (residual_hard**2).sum((1, 2))  # these draws stand in for the ones resampling makes
+    total = (of_row**2).sum(1) - noise
+    return torch.maximum(total, (of_row**2).sum(1) / 4) * n_rows / max(n_rows - 1, 1) + local
+
+
+def _residuals(
+    trials: Trials, m: Moments, tolerance: Tensor, settings: Settings, slopes: dict[str, Tensor]
+) -> Iterator[tuple[Jobs, Tensor, Tensor]]:
+    """Yield for each side what every perturbation `(J, S, K)` adds to an estimate beyond its sample's mean.
+
+    The second tensor is the part of it that comes through PN or PS alone, without the weights.
+    """
+    kernel = KERNELS[settings.kernel]
+    c = tolerance[:, None, None]
+    sides = (
+        (trials.on_subset, trials.jobs_subset, "unchanged_subset", "p_changed"),
+        (trials.on_rest, trials.jobs_rest, "unchanged_rest", "p_unchanged"),
+    )
+    for (changes, jobs, soft, hard), factual, interventional in zip(
+        sides, trials.factual, trials.interventional, strict=True
+    ):
+        excess_soft = kernel(changes.change**2, c) - getattr(m, soft)[..., None]
+        moved = (changes.change > c).double()
+        counted = moved if hard == "p_changed" else 1 - moved
+        excess_hard = counted - getattr(m, hard)[..., None]
+        of_hard = slopes[hard][..., None] * interventional[:, None] * excess_hard
+        yield jobs, slopes[soft][..., None] * factual[:, None] * excess_soft + of_hard, of_hard

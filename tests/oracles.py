@@ -1,0 +1,111 @@
+"""Slow, plain re-implementations of the definitions, for the tests to compare with. Imports nothing from `fans`.
+
+Everything here is a loop over samples and perturbation patterns, written from the paper and docs/design.md.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+def patterns(features: Sequence[int], phi: float) -> Iterator[tuple[list[int], float]]:
+    """Every set of hit features among `features`, with its probability."""
+    for bits in itertools.product([0, 1], repeat=len(features)):
+        hit = [f for f, bit in zip(features, bits, strict=True) if bit]
+        yield hit, phi ** len(hit) * (1 - phi) ** (len(features) - len(hit))
+
+
+def change_of(f: Function, row: np.ndarray, hit: Sequence[int], baseline: np.ndarray, kind: str, target: int) -> float:
+    """How much the prediction moves when the hit features take their baseline."""
+    moved = row.copy()
+    for j in hit:
+        moved[j] = baseline[j]
+    before, after = np.atleast_1d(f(row[None])[0]), np.atleast_1d(f(moved[None])[0])
+    if kind == "target":
+        return abs(float(after[target]) - float(before[target]))
+    if kind == "l2":
+        return math.sqrt(sum((float(a) - float(b)) ** 2 for a, b in zip(after, before, strict=True)))
+    return float(int(np.argmax(after)) != int(np.argmax(before)))
+
+
+def closeness(
+    x: np.ndarray, row: np.ndarray, features: Sequence[int], std: np.ndarray, radius: float, kernel: str, distance: str
+) -> float:
+    """The kernel of the distance between two rows on some features."""
+    if not features:
+        d = 0.0
+    elif distance == "rms":
+        d = math.sqrt(sum(((x[j] - row[j]) / std[j]) ** 2 for j in features) / len(features))
+    else:
+        d = math.sqrt(sum((x[j] - row[j]) ** 2 for j in features))
+    return soft(d, radius, kernel)
+
+
+def soft(d: float, width: float, kernel: str) -> float:
+    """Gaussian or hard kernel; a Gaussian of width 0 tells 0 from the rest."""
+    if kernel == "indicator":
+        return float(d <= width)
+    if width == 0:
+        return float(d == 0)
+    return math.exp(-(d**2) / (2 * width**2))
+
+
+def exact_pns(
+    f: Function,
+    x: np.ndarray,
+    subset: Sequence[bool],
+    background: np.ndarray,
+    baseline: np.ndarray,
+    radius: float,
+    tolerance: float,
+    *,
+    kernel: str = "gaussian",
+    distance: str = "rms",
+    change: str = "target",
+    target: int = 0,
+    phi: float = 0.5,
+    scale: float = 0.5,
+    std: np.ndarray | None = None,
+) -> dict[str, float]:
+    """PN, PS, P(A,B), P(not-A,not-B), PNS and both effective sizes, by enumeration of every perturbation."""
+    inside = [j for j, chosen in enumerate(subset) if chosen]
+    outside = [j for j, chosen in enumerate(subset) if not chosen]
+    if std is None:
+        std = background.std(axis=0)
+        std = np.where(std == 0, 1.0, std)
+    w_nc, w_sf, unchanged, changed = [], [], [], []
+    for row in background:
+        soft_in = soft_out = p_changed = p_unchanged = 0.0
+        for hit, p in patterns(inside, phi):
+            d = change_of(f, row, hit, baseline, change, target)
+            soft_in += p * soft(d, tolerance, kernel)
+            p_changed += p * (d > tolerance)
+        for hit, p in patterns(outside, phi):
+            d = change_of(f, row, hit, baseline, change, target)
+            soft_out += p * soft(d, tolerance, kernel)
+            p_unchanged += p * (d <= tolerance)
+        w_nc.append(closeness(x, row, inside, std, radius, kernel, distance) * (1 - soft_in))
+        w_sf.append(closeness(x, row, outside, std, radius, kernel, distance) * soft_out)
+        changed.append(p_changed)
+        unchanged.append(p_unchanged)
+    n = len(background)
+    pn = sum(w * u for w, u in zip(w_nc, unchanged, strict=True)) / sum(w_nc) if sum(w_nc) > 0 else math.nan
+    ps = sum(w * c for w, c in zip(w_sf, changed, strict=True)) / sum(w_sf) if sum(w_sf) > 0 else math.nan
+    p_ab, p_nab = sum(w_nc) / n, sum(w_sf) / n
+    if not outside:  # Example 2: nothing left to perturb
+        pn, ps, p_nab = 1.0, math.nan, 0.0
+    term_nc = 0.0 if math.isnan(pn) else pn * p_ab
+    term_sf = 0.0 if math.isnan(ps) else ps * p_nab
+    return {
+        "pn": pn,
+        "ps": ps,
+        "p_ab": p_ab,
+        "p_nab": p_nab,
+        "pns": scale * (term_nc + term_sf),
+        "ess_nc": sum(w_nc) ** 2 / sum(w * w for w in w_nc) if sum(w_nc) > 0 else 0.0,
+        "ess_sf": sum(w_sf) ** 2 / sum(w * w for w in w_sf) if sum(w_sf) > 0 and outside else 0.0,
+    }
