@@ -57,7 +57,7 @@ def soft(d: float, width: float, kernel: str) -> float:
 def exact_pns(
     f: Function,
     x: np.ndarray,
-    subset: Sequence[bool],
+    subset: Sequence[bool] | np.ndarray,
     background: np.ndarray,
     baseline: np.ndarray,
     radius: float,
@@ -109,3 +109,62 @@ def exact_pns(
         "ess_nc": sum(w_nc) ** 2 / sum(w * w for w in w_nc) if sum(w_nc) > 0 else 0.0,
         "ess_sf": sum(w_sf) ** 2 / sum(w * w for w in w_sf) if sum(w_sf) > 0 and outside else 0.0,
     }
+
+
+def population_pns(
+    f: Function,
+    x: np.ndarray,
+    subset: Sequence[bool] | np.ndarray,
+    radius: float,
+    tolerance: float,
+    *,
+    baseline: float | None,
+    n: int = 400_000,
+    n_draws: int = 8,
+    seed: int = 12345,
+) -> np.ndarray:
+    """PNS, PN and PS for independent standard normal features, by brute force.
+
+    A `baseline` of None is drawn from the same distribution. Gaussian kernels, rms distance with the true scale of 1.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = np.asarray(subset)
+    rows = rng.normal(size=(n, len(chosen)))
+    before = f(rows)
+    near, softly, often = [], [], []
+    for side in (chosen, ~chosen):
+        near.append(np.exp(-((rows - x)[:, side] ** 2).mean(axis=1) / (2 * radius**2)))
+        soft_sum, count = np.zeros(n), np.zeros(n)
+        for _ in range(n_draws):
+            hit = (rng.random(rows.shape) < 0.5) & side
+            other = rng.normal(size=rows.shape) if baseline is None else baseline
+            d = np.abs(f(np.where(hit, other, rows)) - before)
+            soft_sum += np.exp(-(d**2) / (2 * tolerance**2))
+            count += d > tolerance
+        softly.append(soft_sum / n_draws)
+        often.append(count / n_draws)
+    w_nc, w_sf = near[0] * (1 - softly[0]), near[1] * softly[1]
+    pn, ps = (w_nc * (1 - often[1])).sum() / w_nc.sum(), (w_sf * often[0]).sum() / w_sf.sum()
+    return np.array([0.5 * (pn * w_nc.mean() + ps * w_sf.mean()), pn, ps])
+
+
+def shapley(f: Function, x: np.ndarray, baseline: np.ndarray) -> np.ndarray:
+    """Shapley values of f at x against a baseline, over all orders."""
+    n = len(x)
+    out = np.zeros(n)
+    for order in itertools.permutations(range(n)):
+        row = baseline.copy()
+        for j in order:
+            before = float(f(row[None])[0])
+            row[j] = x[j]
+            out[j] += float(f(row[None])[0]) - before
+    return out / math.factorial(n)
+
+
+def banzhaf(value: Callable[[tuple[bool, ...]], float], n: int) -> np.ndarray:
+    """Banzhaf values of a game on n players, by enumeration."""
+    out = np.zeros(n)
+    for members in itertools.product([False, True], repeat=n):
+        for j in range(n):
+            out[j] += (1.0 if members[j] else -1.0) * value(members) / 2 ** (n - 1)
+    return out

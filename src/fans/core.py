@@ -5,7 +5,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -49,6 +51,16 @@ def choose(what: str, value: object, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise InputError(f"Expected {what} to be one of {', '.join(map(repr, names))}, got {value!r}{hint}")
+
+
+def is_number(value: object) -> bool:
+    """Tell whether `value` is a real number, Python's or NumPy's."""
+    return isinstance(value, Real)
+
+
+def normal_quantile(confidence: float) -> float:
+    """Return the two-sided quantile of the normal distribution, e.g. 1.96 for 0.95."""
+    return NormalDist().inv_cdf((1 + confidence) / 2)
 
 
 def extra(package: str, extra_name: str, purpose: str) -> MissingExtra:
@@ -314,6 +326,7 @@ class Explanation:
 
     def save(self, path: str | Path) -> Path:
         """Write the explanation as one safetensors file, its text as JSON in the header; return the path."""
+        from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)}
@@ -322,11 +335,12 @@ class Explanation:
         path = Path(path)
         temporary = path.with_name(path.name + ".partial")
         try:
-            save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, temporary, {"fans": json.dumps(text)})
+            save_file({k: np.array(v, order="C") for k, v in arrays.items()}, temporary, {"fans": json.dumps(text)})
             temporary.replace(path)
-        except BaseException:
+        except SafetensorError as error:
+            raise OSError(f"Expected a place to write {path}, got: {error}") from None
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
         return path
 
 
@@ -334,15 +348,15 @@ def load(path: str | Path) -> Explanation:
     """Read an explanation written by `Explanation.save`. Nothing in the file is executed."""
     from safetensors import SafetensorError, safe_open
 
-    if not Path(path).exists():
+    if not Path(path).is_file():
         raise InputError(f"Expected an explanation saved with `save`, got no file at {path}")
     try:
         with safe_open(path, framework="numpy") as file:
             text = json.loads((file.metadata() or {})["fans"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        evaluations = {k.removeprefix("evaluations/"): v for k, v in arrays.items() if k.startswith("evaluations/")}
+        arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
+        text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
+        return Explanation(**arrays, **text, evaluations=evaluations)
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InputError(f"Expected an explanation saved with `save`, got {path}, which is not one ({error})") from None
-    evaluations = {k.removeprefix("evaluations/"): v for k, v in arrays.items() if k.startswith("evaluations/")}
-    arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
-    text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
-    return Explanation(**arrays, **text, evaluations=evaluations)

@@ -6,9 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from fans.core import Explanation, extra
+from fans.core import Explanation, extra, normal_quantile
 from fans.explain import Explainer
-from fans.pns import normal_quantile
 
 
 def run(folder: Path, console: Console) -> None:

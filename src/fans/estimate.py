@@ -1,6 +1,7 @@
 """Strict PNS from trials: point estimates, their errors, the choice of radius and tolerance, and `fans.pns`."""
 
 import math
+import operator
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,11 +14,13 @@ from fans import draws
 from fans.core import PNS, FansWarning, InputError, choose
 from fans.pns import (
     KERNELS,
+    LITERAL,
     Change,
     Estimator,
     Kernel,
     Moments,
     Point,
+    Search,
     Settings,
     combine,
     effective_size,
@@ -158,9 +161,6 @@ def _resampled(
 
 RADII = ("scott", "ess", "paper")
 TOLERANCES = ("noise", "paper")
-RADIUS_MULTIPLES = (0.25, 0.5, 2.0, 4.0, 8.0)
-TOLERANCE_MULTIPLES = (0.25, 0.5, 2.0, 4.0, 8.0)
-CHANGE_PARTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
 
 def given_radius(radius: Any, n_inputs: int) -> Tensor | str | None:
@@ -207,7 +207,10 @@ def given_tolerance(tolerance: Any, n_inputs: int, known: Sequence[str] = TOLERA
 
 
 def _per_input(name: str, value: Any, n_inputs: int, *, positive: bool) -> Tensor:
-    numbers = torch.as_tensor(value, dtype=torch.float64)
+    try:
+        numbers = torch.as_tensor(value, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"Expected `{name}` as a number or one per input ({n_inputs}), got {value!r}") from None
     if numbers.ndim > 1 or (numbers.ndim == 1 and len(numbers) != n_inputs):
         raise InputError(
             f"Expected `{name}` as a number or one per input ({n_inputs}), got shape {tuple(numbers.shape)}"
@@ -218,31 +221,24 @@ def _per_input(name: str, value: Any, n_inputs: int, *, positive: bool) -> Tenso
     return numbers.expand(n_inputs).clone()
 
 
-def tolerance_grid(tolerance: Tensor, largest: Tensor) -> Tensor:
-    """Return tolerances to try `(J, G)`: the given ones, their multiples, and parts of the largest change seen."""
-    multiples = tolerance[:, None] * torch.tensor((1.0, *TOLERANCE_MULTIPLES), dtype=torch.float64)
-    parts = largest[:, None] * torch.tensor(CHANGE_PARTS, dtype=torch.float64)
-    return torch.cat([multiples, parts], 1)
-
-
 def largest_change(trials: Trials) -> Tensor:
     """Return the largest change `(J,)` any perturbation made."""
     return torch.maximum(trials.on_subset.change.amax((1, 2)), trials.on_rest.change.amax((1, 2)))
 
 
-def search(
-    task: Task, trials: Trials, radius: Tensor, tolerance: Tensor, settings: Settings, *, also_radius: bool = True
+def maximise(
+    task: Task, trials: Trials, radius: Tensor, tolerance: Tensor, settings: Settings, search: Search
 ) -> tuple[Tensor, Tensor]:
-    """Return the radius and tolerance `(J,)` that maximise PNS over a grid around the given ones (Definition 4).
+    """Return the radius and tolerance `(J,)` that maximise PNS over a grid (Definition 4).
 
-    It costs no evaluation: radius and tolerance only weigh and count what the trials measured. Ties go to the given
-    values, which are tried first.
+    It costs no evaluation: radius and tolerance only weigh and count what the trials measured. Ties go to the first
+    tried.
     """
     best = torch.full_like(radius, -1.0)
     best_radius, best_tolerance = radius, tolerance
-    radii = [radius * factor for factor in (1.0, *(RADIUS_MULTIPLES if also_radius else ()))]
+    radii = [radius * factor for factor in search.radii]
     near = [closeness(task, trials, b, settings) for b in radii]
-    for c in tolerance_grid(tolerance, largest_change(trials)).unbind(1):
+    for c in search.tolerance_grid(tolerance, largest_change(trials)).unbind(1):
         m = moments(near[0], trials, c, settings)
         for b, (near_subset, near_rest) in zip(radii, near, strict=True):
             value = point(replace(m, near_subset=near_subset, near_rest=near_rest), settings).pns
@@ -257,17 +253,17 @@ def search(
 
 
 def strict_estimate(
-    task: Task, block: Block, subset: Tensor, stage: str, settings: Settings, *, search_radius: bool = True
+    task: Task, block: Block, subset: Tensor, stage: str, settings: Settings
 ) -> tuple[Estimate, Tensor, Tensor]:
     """Estimate one subset `(B, F)` per input of a block; return the estimate, the radius and the tolerance used.
 
-    If the block is searching, they are chosen on draws of their own, and the estimate made on fresh ones.
+    If the block asks for a search, they are chosen on draws of their own, and the estimate made on fresh ones.
     """
     radius, tolerance = block.radius, block.tolerance
     spent = torch.zeros(len(subset), dtype=torch.int64)
-    trials = run_trials(task, block, subset[:, None], f"{stage}/search" if block.searching else stage, settings)
-    if block.searching:
-        radius, tolerance = search(task, trials, radius, tolerance, settings, also_radius=search_radius)
+    trials = run_trials(task, block, subset[:, None], f"{stage}/search" if block.search else stage, settings)
+    if block.search:
+        radius, tolerance = maximise(task, trials, radius, tolerance, settings, block.search)
         if settings.estimator != "exact":  # enumeration has no draws to renew
             spent = trials.n_rows
             trials = run_trials(task, block, subset[:, None], stage, settings)
@@ -292,10 +288,23 @@ def check_ids(ids: Sequence[int | str] | None, n_inputs: int) -> list[int | str]
     """Return one id per input, positions by default."""
     if ids is None:
         return list(range(n_inputs))
-    names = [i if isinstance(i, str) else int(i) for i in ids]
+    try:
+        names = [i if isinstance(i, str) else operator.index(i) for i in ids]
+    except TypeError:
+        raise InputError(f"Expected `ids` as whole numbers or names, one per input, got {ids!r}") from None
+    if any(isinstance(i, int) and not -(2**63) <= i < 2**63 for i in names):
+        raise InputError(f"Expected `ids` that fit into 64 bits, got {ids!r}; pass long ones as text")
     if len(names) != n_inputs or len(set(names)) != n_inputs:
         raise InputError(f"Expected one id of its own for each of {n_inputs} inputs, got {len(set(names))} different")
     return names
+
+
+def check_seed(seed: Any) -> int:
+    """Return the seed as a Python number; only a whole number keys the same draws everywhere."""
+    try:
+        return operator.index(seed)
+    except TypeError:
+        raise InputError(f"Expected `seed` as a whole number, got {seed!r}") from None
 
 
 def warn_if_thin(ess: Tensor, n_samples: int) -> None:
@@ -393,6 +402,7 @@ def pns(
         0.0
     """
     settings = Settings(kernel, distance, change, estimator, n_factual, n_perturb, n_resample, phi, scale, confidence)
+    seed = check_seed(seed)
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
     rows = bound.space.encode(x, "x").to(bound.background.dtype)
@@ -400,6 +410,7 @@ def pns(
     names = check_ids(ids, len(rows))
     given_b, given_c = given_radius(radius, len(rows)), given_tolerance(tolerance, len(rows))
     cost = 2 * len(bound.background) * max(n_factual, n_perturb)
+    grid = LITERAL if search else None
     with bound.predict.session():
         guess = target is None and bound.outputs.shape[1] > 1
         targets = bound.targets(target, bound.predict(rows) if guess else bound.outputs[:1].expand(len(rows), -1))
@@ -410,7 +421,7 @@ def pns(
             pool = Reference.shared(bound, len(rows[part]))
             distances = bound.space.unit_distances(rows[part], pool.samples(), distance)
             radius_here = resolve_radius(given_b, part, distances, bound.space.unit_size, distance)
-            block = Block(pool, distances, targets[part], names[part], radius_here, given_c[part], search, seed)
+            block = Block(pool, distances, targets[part], names[part], radius_here, given_c[part], grid, seed)
             one, b, c = strict_estimate(bound, block, chosen[part], "pns", settings)
             found.append(one)
             radii.append(b)

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import PNS, Explanation, FansError, InputError, Interrupted, choose
+from fans.core import PNS, Explanation, InputError, Interrupted, choose
 from fans.estimate import (
+    RADII,
     TOLERANCES,
     blocks,
     check_change,
     check_ids,
+    check_seed,
     gather,
     given_radius,
     given_tolerance,
@@ -26,7 +28,7 @@ from fans.estimate import (
     warn_if_thin,
 )
 from fans.explainers._shared import Method, Selection, best_subset, sizes
-from fans.pns import Settings
+from fans.pns import LITERAL, MEANINGFUL, Search, Settings
 from fans.spaces import FeatureSpace
 from fans.task import Output, Task, TaskKind
 from fans.trials import Block, Reference, noise_tolerance
@@ -56,6 +58,10 @@ class Neighbourhood:
         for name in ("n_background", "n_local"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
                 raise InputError(f"Expected `{name}` as a whole number of at least 0, got {getattr(self, name)!r}")
+        if isinstance(self.radius, str):
+            choose("`radius`", self.radius, RADII)
+        if isinstance(self.tolerance, str):
+            choose("`tolerance`", self.tolerance, (*TOLERANCES, "search"))
 
 
 class Explainer:
@@ -109,9 +115,7 @@ class Explainer:
         self.neighbourhood = Neighbourhood(**chosen[Neighbourhood])
         self.selection = Selection(**chosen[Selection])
         self.method: Method = member(**chosen[member])  # type: ignore[assignment]
-        if not isinstance(seed, int):
-            raise InputError(f"Expected `seed` as a whole number, got {seed!r}")
-        self.seed = seed
+        self.seed = check_seed(seed)
         self.task = Task.bind(
             model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch
         )
@@ -143,14 +147,14 @@ class Explainer:
                     advance(part.stop)
         except KeyboardInterrupt:
             n = sum(len(piece.scores) for piece in done)
-            error = Interrupted(
+            stopped = Interrupted(
                 f"Interrupted after {n} of {len(rows)} inputs; those are in this error's `partial`, and "
                 f"x[{n}:] with ids={inputs.ids[n : n + 1]}... explains the rest as it would have been"
             )
-            error.partial = self._assemble(done, inputs, started) if done else None
-            raise error from None
-        except FansError as error:
-            error.partial = self._assemble(done, inputs, started) if done else None
+            stopped.partial = self._assemble(done, inputs, started) if done else None
+            raise stopped from None
+        except Exception as error:  # the model's own errors too: what was paid for is not thrown away
+            error.partial = self._assemble(done, inputs, started) if done else None  # type: ignore[attr-defined]
             raise
         explanation = self._assemble(done, inputs, started)
         warn_if_thin(torch.from_numpy(explanation.ess), inputs.n_samples)
@@ -166,14 +170,24 @@ class Explainer:
         with self.task.predict.session():
             for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
                 block = inputs.block(part).block
-                estimate, b, c = strict_estimate(
-                    self.task, block, chosen[part], "score", self.settings, search_radius=self.neighbourhood.search
-                )
+                estimate, b, c = strict_estimate(self.task, block, chosen[part], "score", self.settings)
                 found.append(estimate)
                 radii.append(b)
                 tolerances.append(c)
         n_rows = self.task.predict.n_rows - before
         return gather(found, chosen, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows, inputs.n_samples)
+
+    @property
+    def search(self) -> Search | None:
+        """What a search for the radius and the tolerance of one subset tries, if there is to be one."""
+        radii = LITERAL.radii if self.neighbourhood.search else (1.0,)
+        if isinstance(self.neighbourhood.tolerance, str) and self.neighbourhood.tolerance == "search":
+            return replace(MEANINGFUL, radii=radii)
+        return Search(radii, (1.0,), ()) if self.neighbourhood.search else None
+
+    def _last_search(self) -> Search | None:
+        """What is still to be searched for once the subset and its tolerance are chosen: the radius."""
+        return Search(LITERAL.radii, (1.0,), ()) if self.neighbourhood.search else None
 
     def _rows_per_input(self) -> int:
         """Return about how many perturbations of one input are held at a time."""
@@ -186,7 +200,7 @@ class Explainer:
         block, task = ready.block, self.task
         scored = self.method.attribute(task, block, self.settings)
         chosen = best_subset(task, block, scored.scores, self.settings, self.selection)
-        final = replace(block, tolerance=chosen.tolerance, searching=self.neighbourhood.search)
+        final = replace(block, tolerance=chosen.tolerance, search=self._last_search())
         found, radius, tolerance = strict_estimate(task, final, chosen.subset, "strict", self.settings)
         return _Piece(
             scores=scored.scores.numpy(),
@@ -243,14 +257,14 @@ class Explainer:
         """Return all settings as JSON can hold them."""
         merged = asdict(self.settings) | asdict(self.neighbourhood) | asdict(self.selection) | asdict(self.method)
         return {
-            k: np.asarray(v).tolist() if hasattr(v, "__len__") and not isinstance(v, str) else v
+            k: np.asarray(v).tolist() if isinstance(v, np.generic | Sequence | np.ndarray | Tensor) else v
             for k, v in merged.items()
         }
 
     def noise_tolerance(self) -> Tensor:
         """Return the tolerance of each class `(C,)` by the noise rule, evaluated once."""
         if self._noise is None:
-            relative = self.neighbourhood.tolerance != "paper"
+            relative = self.neighbourhood.tolerance == "noise"
             self._noise = noise_tolerance(
                 self.task,
                 self.settings.change,
@@ -304,12 +318,12 @@ class _Inputs:
     """The inputs of one call, cut into blocks with their own reference samples."""
 
     def __init__(self, explainer: Explainer, rows: Tensor, target: Any, ids: list[int | str]) -> None:
-        self.explainer, self.rows, self.target, self.ids = explainer, rows, target, ids
+        self.explainer, self.rows, self.ids = explainer, rows, ids
         around = explainer.neighbourhood
         self.radius = given_radius(around.radius, len(rows))
         self.tolerance = given_tolerance(around.tolerance, len(rows), (*TOLERANCES, "search"))
-        if target is not None and np.ndim(target) == 1 and len(target) != len(rows):
-            raise InputError(f"Expected one target or one per input ({len(rows)}), got {len(target)}")
+        task = explainer.task
+        self.target = None if target is None else task.targets(target, task.outputs[:1].expand(len(rows), -1))
         self.n_samples = min(around.n_background, len(explainer.task.background)) + around.n_local + 1
 
     def block(self, part: slice) -> _Ready:
@@ -318,14 +332,16 @@ class _Inputs:
         around, settings = explainer.neighbourhood, explainer.settings
         rows, ids = self.rows[part], self.ids[part]
         pool, outputs = Reference.around(task, rows, ids, explainer.seed, around.n_background, around.n_local)
-        target = task.targets(self.target if np.ndim(self.target) == 0 else self.target[part], outputs)
+        target = task.targets(None, outputs) if self.target is None else self.target[part]
         distances = task.space.unit_distances(rows, pool.samples(), settings.distance)
         radius = resolve_radius(self.radius, part, distances, task.space.unit_size, settings.distance)
-        if isinstance(self.tolerance, str):
-            tolerance, searching = explainer.noise_tolerance()[target], self.tolerance == "search"
+        if self.tolerance == "search":
+            tolerance = torch.zeros(len(rows), dtype=torch.float64)
+        elif isinstance(self.tolerance, str):
+            tolerance = explainer.noise_tolerance()[target]
         else:
-            tolerance, searching = self.tolerance[part], False
-        block = Block(pool, distances, target, ids, radius, tolerance, searching, explainer.seed)
+            tolerance = self.tolerance[part]
+        block = Block(pool, distances, target, ids, radius, tolerance, explainer.search, explainer.seed)
         return _Ready(block, outputs, 1 + around.n_local)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fans.core import InputError, choose
+from fans.core import InputError, choose, is_number, normal_quantile
 from fans.spaces import Distance
 
 Kernel = Literal["gaussian", "indicator"]
@@ -166,8 +166,41 @@ class Settings:
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise InputError(f"Expected `{name}` as a positive whole number, got {getattr(self, name)!r}")
         for name in ("phi", "confidence"):
-            if not 0 < getattr(self, name) < 1:
+            if not is_number(getattr(self, name)) or not 0 < getattr(self, name) < 1:
                 raise InputError(f"Expected `{name}` between 0 and 1, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search for the radius and tolerance tries (Definition 4: `w_s := max over b, c of PNS`).
+
+    Attributes:
+        radii: multiples of the given radius.
+        tolerances: multiples of the given tolerance.
+        parts: tolerances as parts of the largest change seen.
+    """
+
+    radii: tuple[float, ...]
+    tolerances: tuple[float, ...]
+    parts: tuple[float, ...]
+
+    def tolerance_grid(self, given: Tensor, largest: Tensor) -> Tensor:
+        """Return the tolerances to try `(J, G)`, from those given `(J,)` and the largest changes `(J,)`."""
+        multiples = given[:, None] * torch.tensor(self.tolerances, dtype=torch.float64)
+        return torch.cat([multiples, largest[:, None] * torch.tensor(self.parts, dtype=torch.float64)], 1)
+
+
+MULTIPLES = (1.0, 0.25, 0.5, 2.0, 4.0, 8.0)
+
+LITERAL = Search(MULTIPLES, MULTIPLES, (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5))
+"""A grid around the given radius and tolerance."""
+
+MEANINGFUL = Search((1.0,), (), (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5))
+"""The given radius, and tolerances that matter.
+
+Definition 4 lets the tolerance shrink until any influence at all is a change, and a column that moves a prediction by a
+millionth outranks one that flips it now and then; so a change counts from a fiftieth of the largest on.
+"""
 
 
 @dataclass(frozen=True)
@@ -225,11 +258,6 @@ def pns_terms(m: Moments, settings: Settings) -> Tensor:
     share unchanged; likewise PS.
     """
     return settings.prior * (m.necessity * m.p_unchanged + m.sufficiency * m.p_changed)
-
-
-def normal_quantile(confidence: float) -> float:
-    """Return the two-sided quantile of the normal distribution, e.g. 1.96 for 0.95."""
-    return float(torch.special.ndtri(torch.tensor((1 + confidence) / 2, dtype=torch.float64)))
 
 
 def quantile(confidence: float, freedom: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ the user's arrays and rows of elements, and everything else in `fans` sees only 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
@@ -101,15 +102,18 @@ class FittedSpace(ABC):
 
     def feature_subset(self, subset: Any, batch: int) -> Tensor:
         """Return `subset` (bool, or a list of names) as a bool tensor `(batch, F)`."""
-        if isinstance(subset, str) or (isinstance(subset, list | tuple) and subset and isinstance(subset[0], str)):
-            names = [subset] if isinstance(subset, str) else list(subset)
+        names = _names(subset)
+        if names:
             for name in names:
                 choose("a feature of `subset`", name, self.feature_names)
             subset = [name in names for name in self.feature_names]
-        array = torch.as_tensor(np.asarray(subset)) if not isinstance(subset, Tensor) else subset
-        if array.dtype != torch.bool:
+        try:
+            array = subset if isinstance(subset, Tensor) else torch.from_numpy(np.array(subset))
+        except (TypeError, ValueError):  # uneven lists, or no numbers at all
+            array = None
+        if array is None or array.dtype != torch.bool:
             raise InputError(
-                f"Expected `subset` as booleans, one per feature, got {array.dtype}; "
+                f"Expected `subset` as booleans, one per feature, got {subset if array is None else array.dtype}; "
                 "pass True for the features under test (or a list of feature names)"
             )
         if array.ndim == 1 and array.shape[0] == self.n_features:
@@ -128,6 +132,23 @@ class FeatureSpace(ABC):
     @abstractmethod
     def fit(self, background: Any) -> FittedSpace:
         """Bind the declaration to a background set."""
+
+
+def _names(subset: Any) -> list[Any]:
+    """Return the names of a subset given by names, in any container; an empty list for any other subset."""
+    if isinstance(subset, str):
+        return [subset]
+    listed = list(subset) if isinstance(subset, Iterable) and not isinstance(subset, Tensor | Mapping) else []
+    named = any(isinstance(name, str) for name in listed)
+    return [str(name) if isinstance(name, str) else name for name in listed] if named else []
+
+
+def shape_of(value: Any, what: str) -> tuple[int, ...]:
+    """Return the shape of anything array-like; `what` names the argument in the error about uneven lists."""
+    try:
+        return tuple(np.shape(value))
+    except ValueError:
+        raise InputError(f"Expected {what} with rows of one length, got lists of different lengths") from None
 
 
 def is_frame(value: Any) -> TypeGuard["pd.DataFrame"]:
@@ -184,6 +205,8 @@ class FittedTable(FittedSpace):
         self._frame = is_frame(background)
         self._tensor = isinstance(background, Tensor)
         self._columns = self._column_names(table, background)
+        self._labels: Any = background.columns if self._frame else None
+        self._narrow = {j: t for j, t in enumerate(background.dtypes) if t == np.float32} if self._frame else {}
         self._vocabulary: dict[int, pd.Series[Any]] = {}
         if self._frame:
             self._vocabulary = {
@@ -199,28 +222,32 @@ class FittedTable(FittedSpace):
         self._lay_out_units(table)
         rows = self.encode(background, "background")
         spread = rows.std(0, correction=0)
-        self.scale = torch.where(self._categorical | (spread <= 1e-12 * rows.abs().amax(0)), torch.ones(()), spread)
-        self._varies = ~self._categorical & (spread > 0)
+        self._varies = ~self._categorical & (spread > 1e-12 * rows.abs().amax(0))
+        self.scale = torch.where(self._varies, spread, torch.ones(()))
         self._mean = rows.mean(0)
 
     @staticmethod
     def _column_names(table: Table, background: Any) -> tuple[str, ...]:
-        if is_frame(background):
-            return tuple(str(name) for name in background.columns)
-        shape = np.shape(background)
-        if len(shape) != 2:
+        shape = shape_of(background, "background")
+        if len(shape) != 2 or not shape[1]:
             raise InputError(
-                f"Expected `background` of shape (samples, columns), got {tuple(shape)}; a table has one row per sample"
+                f"Expected `background` of shape (samples, columns), got {shape}; a table has one row per sample"
             )
-        names = table.columns or [f"x{j + 1}" for j in range(shape[1])]
+        if is_frame(background):
+            names = tuple(str(name) for name in background.columns)
+        else:
+            names = tuple(table.columns or [f"x{j + 1}" for j in range(shape[1])])
         if len(names) != shape[1]:
             raise InputError(f"Expected {shape[1]} names in `columns`, one per column, got {len(names)}")
-        return tuple(names)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InputError(f"Expected a name of its own for each column, got several of {twice}; rename them")
+        return names
 
     def _column(self, name: str | int, what: str) -> int:
         """Return the position of a column given by name or position."""
-        if isinstance(name, int) and 0 <= name < len(self._columns):
-            return name
+        if isinstance(name, int | np.integer) and 0 <= name < len(self._columns):
+            return int(name)
         return self._columns.index(choose(f"a column in {what}", name, self._columns))
 
     def _lay_out_units(self, table: Table) -> None:
@@ -232,6 +259,9 @@ class FittedTable(FittedSpace):
                 if j in group_of:
                     raise InputError(f"Expected column {member!r} in one group, got it in {group_of[j]!r} and {name!r}")
                 group_of[j] = name
+        for name in table.groups:
+            if name in self._columns and group_of.get(self._columns.index(name)) != name:
+                raise InputError(f"Expected a name of its own for group {name!r}, got that of a column outside it")
         names: list[str] = []
         unit_of_element = []
         for j, column in enumerate(self._columns):
@@ -249,13 +279,15 @@ class FittedTable(FittedSpace):
         if is_series(inputs):
             inputs = inputs.to_frame().T.infer_objects()
         rows = self._encode_frame(inputs, what) if is_frame(inputs) else self._encode_array(inputs, what)
+        if not len(rows):
+            raise InputError(f"Expected at least one row in {what}, got shape {tuple(rows.shape)}")
         _refuse_bad_numbers(rows, self._columns, what)
         return rows
 
     def _encode_array(self, inputs: Any, what: str) -> Tensor:
         if self._frame:
             raise InputError(f"Expected {what} as a pandas frame like the background, got {type(inputs).__name__}")
-        rows = inputs.detach() if isinstance(inputs, Tensor) else torch.as_tensor(self._numbers(inputs, what))
+        rows = inputs.detach().clone() if isinstance(inputs, Tensor) else torch.from_numpy(self._numbers(inputs, what))
         if rows.dtype not in (torch.float32, torch.float64):
             rows = rows.float() if rows.is_floating_point() else rows.double()
         rows = rows[None] if rows.ndim == 1 else rows
@@ -267,37 +299,42 @@ class FittedTable(FittedSpace):
         return rows
 
     def _numbers(self, inputs: Any, what: str) -> np.ndarray[Any, Any]:
-        array = np.array(inputs)  # a copy: torch warns of read-only memory, and the caller's array stays his own
+        shape_of(inputs, what)
+        array = np.array(inputs)
         if array.dtype.kind not in "fiub":
             raise InputError(
                 f"Expected numbers in {what}, got {array.dtype}; pass a pandas frame for columns of text or categories"
             )
-        return array
+        small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        # A copy: torch warns of read-only memory, and the caller's array stays his own.
+        return array.astype(np.float32 if small else np.float64)
 
     def _encode_frame(self, frame: "pd.DataFrame", what: str) -> Tensor:
         names = tuple(str(name) for name in frame.columns)
-        if self._frame and set(names) == set(self._columns):
+        if sorted(names) == sorted(self._columns):
             frame = frame.iloc[:, [names.index(c) for c in self._columns]]
         elif self._frame or len(names) != len(self._columns):
-            missing = [c for c in self._columns if c not in names] or list(self._columns)
-            raise InputError(f"Expected the background's columns in {what}, got {list(names)}; missing: {missing}")
+            missing = [c for c in self._columns if c not in names]
+            surplus = [c for c in names if c not in self._columns or names.count(c) > 1]
+            problem = f"missing: {missing}" if missing else f"drop: {surplus}"
+            raise InputError(f"Expected the background's columns in {what}, got {list(names)}; {problem}")
         rows = np.empty(frame.shape)
         for j in range(len(self._columns)):
             column = frame.iloc[:, j]
             if j in self._vocabulary:
-                rows[:, j] = self._codes(j, column)
+                rows[:, j] = self._codes(j, column, what)
             elif column.dtype.kind in "iufb":
                 rows[:, j] = column.to_numpy(dtype=float, na_value=np.nan)
             else:
                 raise InputError(f"Expected numbers in column {self._columns[j]!r} of {what}, got {column.dtype}")
         return torch.from_numpy(rows)
 
-    def _codes(self, j: int, column: "pd.Series[Any]") -> np.ndarray[Any, Any]:
+    def _codes(self, j: int, column: "pd.Series[Any]", what: str) -> np.ndarray[Any, Any]:
         """Return codes of a categorical column, extending its vocabulary by values not seen before."""
         import pandas as pd
 
         vocabulary = self._vocabulary[j]
-        column = column.astype(vocabulary.dtype)
+        column = self._converted(column, vocabulary.dtype, what)
         new = column[~column.isin(vocabulary)].drop_duplicates()
         if len(new):
             vocabulary = pd.concat([vocabulary, new] if len(vocabulary) else [new], ignore_index=True)
@@ -305,8 +342,30 @@ class FittedTable(FittedSpace):
         codes: np.ndarray[Any, Any] = pd.Index(vocabulary).get_indexer(pd.Index(column))
         return codes
 
+    @staticmethod
+    def _converted(column: "pd.Series[Any]", dtype: Any, what: str) -> "pd.Series[Any]":
+        """Return a column as the background's dtype, refusing values that it would change or lose."""
+        if column.dtype == dtype:
+            return column
+        known = getattr(dtype, "categories", None)
+        try:
+            lost = column.notna() & (~column.isin(known) if known is not None else column.astype(dtype) != column)
+            lost |= column.isna() & (dtype.kind in "iub")
+        except (TypeError, ValueError):
+            lost = column.isna() if column.isna().any() else column.notna()
+        if lost.any():
+            values = f"one of {list(known)}" if known is not None else f"values of type {dtype}"
+            raise InputError(
+                f"Expected {values} in column {column.name!r} of {what}, as in the background, "
+                f"got {column[lost].iloc[0]!r}"
+            )
+        return column.astype(dtype)
+
     def decode(self, rows: Tensor) -> Any:
-        """Return rows as the background came: a frame with its dtypes, a tensor or an array."""
+        """Return rows as the background came: a tensor, an array, or a frame with its labels and dtypes.
+
+        A frame's whole numbers come as floats, since a baseline may fall between them.
+        """
         if self._tensor:
             return rows
         array = rows.cpu().numpy()
@@ -314,13 +373,16 @@ class FittedTable(FittedSpace):
             return array
         import pandas as pd
 
-        if not self._vocabulary:
-            return pd.DataFrame(array, columns=list(self._columns))
-        columns = {
-            name: self._vocabulary[j].array.take(array[:, j].astype(np.int64)) if j in self._vocabulary else array[:, j]
-            for j, name in enumerate(self._columns)
+        if not self._vocabulary and not self._narrow:
+            return pd.DataFrame(array, columns=self._labels)
+        columns: dict[int, Any] = {
+            j: array[:, j].astype(self._narrow.get(j, np.float64)) for j in range(array.shape[1])
         }
-        return pd.DataFrame(columns)
+        for j, words in self._vocabulary.items():
+            columns[j] = words.array.take(array[:, j].astype(np.int64))
+        frame = pd.DataFrame(columns)
+        frame.columns = self._labels
+        return frame
 
     def baseline(self, value: Any, background: Tensor) -> Tensor | None:
         """Return the baseline row, or None for draws from the background."""
@@ -331,7 +393,9 @@ class FittedTable(FittedSpace):
             if name == "mean":
                 return self._mean_row(background)
             value = 0.0
-        if not is_frame(value) and not is_series(value) and np.ndim(value) == 0:
+        if not is_frame(value) and not is_series(value) and shape_of(value, "`baseline`") == ():
+            if not isinstance(value, Real | np.generic | np.ndarray | Tensor):
+                raise InputError(f"Expected `baseline` as a name, a number or a row, got {value!r}")
             if self._vocabulary:
                 text = [self._columns[j] for j in self._vocabulary]
                 raise InputError(
@@ -339,6 +403,8 @@ class FittedTable(FittedSpace):
                     'use "background", "mean" (their most frequent value) or a row'
                 )
             value = np.full(len(self._columns), float(value))
+            if self._frame:
+                value = self.decode(torch.from_numpy(value[None]))
         row = self.encode(value, "baseline")
         if len(row) != 1:
             raise InputError(f"Expected `baseline` as one row of {len(self._columns)} columns, got {len(row)} rows")
@@ -394,9 +460,10 @@ class FittedTable(FittedSpace):
 
 def guess_space(background: Any) -> FeatureSpace:
     """Return the space that fits the background's form: a table for frames and two-dimensional arrays."""
-    if is_frame(background) or len(np.shape(background)) == 2:
+    shape = shape_of(background, "background")
+    if len(shape) == 2:
         return Table()
     raise InputError(
-        f"Expected a table (a frame or an array (samples, columns)), got shape {tuple(np.shape(background))}; "
+        f"Expected a table (a frame or an array (samples, columns)), got shape {shape}; "
         "pass `space=` to say what a feature is"
     )

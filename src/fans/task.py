@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.core import InputError, Kind, ModelError, choose
-from fans.spaces import FeatureSpace, FittedSpace, guess_space
+from fans.spaces import FeatureSpace, FittedSpace, guess_space, shape_of
 
 Output = Literal["probability", "raw"]
 TaskKind = Literal["classification", "regression"]
@@ -39,6 +39,8 @@ class Predictor:
         self.n_rows = 0
         self.target_names: tuple[str, ...] | None = None
         self._squash: Callable[[Tensor], Tensor] | None = None
+        self._n_outputs: int | None = None
+        self._coded = bool(space.categories)
         self._module = model if isinstance(model, nn.Module) else None
         self._wants_squash = self._module is not None and output == "probability" and task != "regression"
         self._call = self._resolve(model, task)
@@ -48,12 +50,12 @@ class Predictor:
         """Return the function from rows to the model's own outputs."""
         if self._module is not None:
             return self._call_module
+        if isinstance(model, type):
+            raise ModelError(f"Expected a model, got the class {model.__name__} itself; pass a fitted instance of it")
         if hasattr(model, "predict_proba") and task != "regression":
             self.target_names = tuple(str(c) for c in getattr(model, "classes_", ())) or None
             return lambda rows: model.predict_proba(self.space.decode(rows))
-        if getattr(model, "_estimator_type", None) == "classifier" or (
-            hasattr(model, "decision_function") and hasattr(model, "classes_")
-        ):
+        if hasattr(model, "predict") and hasattr(model, "classes_") and task != "regression":
             raise ModelError(
                 f"Expected a classifier with predict_proba, got {type(model).__name__}, which has none; "
                 "wrap it in sklearn.calibration.CalibratedClassifierCV, or pass its decision_function as the model"
@@ -68,6 +70,8 @@ class Predictor:
 
     def _call_module(self, rows: Tensor) -> Tensor:
         assert self._module is not None
+        if self._coded:
+            rows = _numeric(self.space.decode(rows))
         parameter = next((p for p in self._module.parameters() if p.is_floating_point()), rows)
         out: Tensor = self._module(rows.to(parameter.device, parameter.dtype))
         return out
@@ -109,10 +113,7 @@ class Predictor:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _checked(self, rows: Tensor) -> Tensor:
-        out = self._call(rows)
-        if not isinstance(out, Tensor | np.ndarray | list | tuple | float | np.generic):
-            out = np.asarray(out)
-        out = torch.as_tensor(out).detach().to("cpu", torch.float64)
+        out = _outputs(self._call(rows.clone()))  # a model may overwrite what it is given
         if out.ndim == 1:
             out = out[:, None]
         if out.ndim != 2 or len(out) != len(rows) or not out.shape[1]:
@@ -120,6 +121,11 @@ class Predictor:
                 f"Expected the model to return ({len(rows)},) or ({len(rows)}, classes) for {len(rows)} rows, "
                 f"got {tuple(out.shape)}; it must give one output row per input row"
             )
+        if self._n_outputs not in (None, out.shape[1]):
+            raise ModelError(
+                f"Expected {self._n_outputs} outputs for every row, as the model gave before, got {out.shape[1]}"
+            )
+        self._n_outputs = out.shape[1]
         if not torch.isfinite(out).all():
             n_bad = int((~torch.isfinite(out)).any(1).sum())
             raise ModelError(
@@ -128,6 +134,34 @@ class Predictor:
             )
         self.n_rows += len(rows)
         return self._squash(out) if self._squash else out
+
+
+def _outputs(out: Any) -> Tensor:
+    """Return a model's outputs, of any library and memory layout, as float64."""
+    try:
+        given = out.detach() if isinstance(out, Tensor) else np.array(out)
+    except (TypeError, ValueError, RuntimeError):  # uneven lists, say
+        given = np.array(None)
+    if isinstance(given, Tensor) and not given.is_complex():
+        return given.to("cpu", torch.float64)
+    if isinstance(given, np.ndarray) and given.dtype.kind in "fiub":
+        return torch.from_numpy(given.astype(np.float64))
+    raise ModelError(
+        f"Expected one array of numbers from the model, got {type(out).__name__} of {given.dtype}; "
+        "wrap the model in a function that returns scores (n,) or (n, classes)"
+    )
+
+
+def _numeric(frame: Any) -> Tensor:
+    """Return a frame's values for a module, which cannot read text."""
+    try:
+        return torch.from_numpy(np.array(frame, dtype=np.float64))
+    except (TypeError, ValueError):
+        text = [str(name) for name, dtype in frame.dtypes.items() if dtype.kind not in "iufb"]
+        raise ModelError(
+            f"Expected numbers for a torch module, got columns of text or categories: {text}; encode them as numbers, "
+            "or pass a function that does and calls the module"
+        ) from None
 
 
 def _are_probabilities(out: Tensor) -> bool:
@@ -176,15 +210,15 @@ class Task:
         max_batch: int | None = None,
     ) -> "Task":
         """Check the parts and put them together; evaluates the background once."""
-        if np.shape(background)[:1] == (0,):
+        if shape_of(background, "background")[:1] == (0,):
             raise InputError("Expected at least one background sample, got an empty background; pass rows of real data")
         fitted = (space or guess_space(background)).fit(background)
         rows = fitted.encode(background, "background")
         if max_batch is None:
             max_batch = max(256, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
-        elif not isinstance(max_batch, int) or max_batch < 1:
+        elif not isinstance(max_batch, int | np.integer) or max_batch < 1:
             raise InputError(f"Expected `max_batch` as a positive number of rows, got {max_batch!r}")
-        predict = Predictor(model, fitted, output=output, task=task, max_batch=max_batch)
+        predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch))
         missing = fitted.baseline(fitted.baselines[0] if baseline is None else baseline, rows)
         with predict.session():
             outputs = predict.calibrate(rows)
@@ -196,15 +230,19 @@ class Task:
         if target is None:
             return outputs.argmax(1)
         names = self.predict.target_names or ()
-        entries: Sequence[Any] = [target] * n if np.ndim(target) == 0 else list(target)
+        entries: Sequence[Any] = [target] * n if shape_of(target, "`target`") == () else list(target)
         if len(entries) != n:
             raise InputError(f"Expected one target or one per input ({n}), got {len(entries)}")
         numbers = []
         for entry in entries:
             if isinstance(entry, str):
                 numbers.append(names.index(choose("`target`", entry, names)))
-            elif int(entry) != entry or not 0 <= entry < n_classes:
-                raise InputError(f"Expected `target` from 0 to {n_classes - 1}, got {entry}")
-            else:
-                numbers.append(int(entry))
+                continue
+            try:
+                whole = int(entry) == entry
+            except (TypeError, ValueError, OverflowError):
+                whole = False
+            if not whole or not 0 <= entry < n_classes:
+                raise InputError(f"Expected `target` from 0 to {n_classes - 1}, or a class name, got {entry!r}")
+            numbers.append(int(entry))
         return torch.tensor(numbers)

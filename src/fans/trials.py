@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.core import InputError
-from fans.pns import Change, Settings, measure_change, perturb
+from fans.pns import Change, Search, Settings, measure_change, perturb
 from fans.spaces import Distance
 from fans.task import Task
 
@@ -244,7 +244,7 @@ class Block:
         target: `(B,)` explained class.
         ids: names that key the draws.
         radius, tolerance: `(B,)` b and c.
-        searching: whether c is only where a search over tolerances starts.
+        search: what to try for b and c, if they are only where a search starts.
         seed: of the draws.
     """
 
@@ -254,7 +254,7 @@ class Block:
     ids: Sequence[int | str]
     radius: Tensor
     tolerance: Tensor
-    searching: bool
+    search: Search | None
     seed: int
 
     def keys(self, stage: str) -> Tensor:

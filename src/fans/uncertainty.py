@@ -31,10 +31,10 @@ def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance:
     with torch.enable_grad():
         for leaf in leaves.values():
             leaf.requires_grad_()
-        estimates = _estimates_from(task, trials, m, radius, settings, leaves)
+        totals = [one.sum() for one in _estimates_from(task, trials, m, radius, settings, leaves)]
     out = []
-    for estimate in estimates:
-        grads = torch.autograd.grad(estimate.sum(), list(leaves.values()), retain_graph=True, allow_unused=True)
+    for total in totals:  # each of J estimates depends on its own leaves alone
+        grads = torch.autograd.grad(total, list(leaves.values()), retain_graph=True, allow_unused=True)
         slopes = {
             name: (g if g is not None else torch.zeros_like(leaf)).nan_to_num()
             for (name, leaf), g in zip(leaves.items(), grads, strict=True)

@@ -1,5 +1,6 @@
 """What every attribution method is, and the last step they share: from scores to the best subset."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -7,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fans.core import Registered
-from fans.estimate import closeness, largest_change, moments, tolerance_grid
+from fans.core import InputError, Registered, is_number
+from fans.estimate import closeness, largest_change, moments
 from fans.pns import Settings, pns_terms
 from fans.task import Task
 from fans.trials import Block, run_trials
@@ -60,6 +61,15 @@ class Selection:
     n_sweep: int = 2000
     refine: int = 1
     price: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("n_sweep", 1), ("refine", 0)):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
+                raise InputError(
+                    f"Expected `{name}` as a whole number of at least {least}, got {getattr(self, name)!r}"
+                )
+        if not is_number(self.price) or not 0 <= self.price < math.inf:
+            raise InputError(f"Expected `price` of at least 0, got {self.price!r}")
 
 
 @dataclass(frozen=True)
@@ -172,9 +182,9 @@ def _try(task: Task, block: Block, candidates: Tensor, settings: Settings) -> Tr
     near = closeness(task, trials, block.radius.repeat_interleave(n_subsets), settings)
     tolerance = block.tolerance.repeat_interleave(n_subsets)
     grid = tolerance[:, None]
-    if block.searching:  # one grid an input, whatever the subset
+    if block.search:  # one grid an input, whatever the subset
         largest = largest_change(trials).view(n_inputs, n_subsets).amax(1)
-        grid = tolerance_grid(tolerance, largest.repeat_interleave(n_subsets))
+        grid = block.search.tolerance_grid(tolerance, largest.repeat_interleave(n_subsets))
     best = torch.full((len(tolerance), trials.pool.index.shape[1]), -1.0, dtype=torch.float64)
     for c in grid.unbind(1):
         terms = pns_terms(moments(near, trials, c, settings), settings)

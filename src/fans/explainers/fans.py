@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.core import InputError, choose
+from fans.core import InputError, choose, is_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import KERNELS, Settings
 from fans.task import Task
@@ -23,10 +23,11 @@ class FANS(Method):
     perturb s, and separately the rest. One sample's part in PNS is then `k * P(s changes f) * P(the rest does not)`,
     and the Banzhaf value depends only on how a game differs between s and its complement, which here is
     `k * (changed by s - changed by the rest)`. So each pair of model rows is one observation of a linear regression on
-    which features were hit on which side, and no pair is wasted. docs/design.md derives it.
+    which features were hit on which side, and no pair is wasted. A feature joins a subset but is hit only with
+    probability phi, so the slope times phi is the Banzhaf value. docs/design.md derives it, and says what it neglects.
 
-    "Changed" means beyond the tolerance. Where the tolerance is searched for, PNS is averaged over all tolerances
-    between the changes that occurred: a change counts by its rank among them.
+    "Changed" means beyond the tolerance. Where the tolerance is searched for, PNS is averaged over the tolerances that
+    tell the changes that occurred apart: a change counts by its rank among them.
 
     Args:
         solver: `"game"`: any black box, no gradients.
@@ -50,7 +51,7 @@ class FANS(Method):
         choose("`solver`", self.solver, ("game",))
         if not isinstance(self.n_pairs, int) or self.n_pairs < 2:
             raise InputError(f"Expected `n_pairs` as a whole number of at least 2, got {self.n_pairs!r}")
-        if not self.ridge >= 0:
+        if not is_number(self.ridge) or not self.ridge >= 0:
             raise InputError(f"Expected `ridge` of at least 0, got {self.ridge!r}")
 
     @property
@@ -63,7 +64,8 @@ class FANS(Method):
         subset = self._bits(task, block, "game/subset", 0.5)  # (B, M, F)
         hit = self._bits(task, block, "game/hit", settings.phi)
         near = _pair_closeness(task, block, subset, settings)  # (B, M, S)
-        index = block.pool.index.gather(1, self._samples(block, near))  # (B, M)
+        sample = self._samples(block, near)  # (B, M)
+        index = block.pool.index.gather(1, sample)
         sides = {"subset": hit & subset, "rest": hit & ~subset}
         changes, spent = [], torch.zeros(len(block.target), dtype=torch.int64)
         for name, hits in sides.items():
@@ -75,7 +77,8 @@ class FANS(Method):
         changed = _changed(torch.cat(changes, 1), block)
         y = near.mean(2) * (changed[:, : self.n_pairs] - changed[:, self.n_pairs :])
         design = sides["subset"].double() - sides["rest"].double()
-        return Scores(*_fit(design, y, self.ridge), spent)
+        scores, se = _fit(design, y, sample, near.shape[2], self.ridge)
+        return Scores(settings.phi * scores, settings.phi * se, spent)
 
     def _bits(self, task: Task, block: Block, stage: str, p: float) -> Tensor:
         """Return `(B, M, F)` Bernoulli draws."""
@@ -105,18 +108,31 @@ def _pair_closeness(task: Task, block: Block, subset: Tensor, settings: Settings
 
 
 def _changed(change: Tensor, block: Block) -> Tensor:
-    """Say how much each change `(B, N)` counts as one: 0 or 1 by the tolerance, or the share of smaller changes."""
-    if not block.searching:
+    """Say how much each change `(B, N)` counts as one.
+
+    0 or 1 by the tolerance; or, where that is searched for, the share of all tolerances it exceeds: the least one that
+    the search tries, and every change above it.
+    """
+    if not block.search:
         return (change > block.tolerance[:, None]).double()
-    return torch.searchsorted(change.sort(1).values, change) / change.shape[1]
+    least = block.search.tolerance_grid(block.tolerance, change.amax(1)).amin(1, keepdim=True)
+    real = change > least
+    smaller = torch.searchsorted(change.sort(1).values, change) - (~real).sum(1, keepdim=True)
+    return torch.where(real, (1 + smaller) / (1 + real.sum(1, keepdim=True)), torch.zeros(()))
 
 
-def _fit(design: Tensor, y: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    """Fit `y = design @ scores` for each input by ridge regression; return scores and robust standard errors (HC1)."""
+def _fit(design: Tensor, y: Tensor, sample: Tensor, n_samples: int, ridge: float) -> tuple[Tensor, Tensor]:
+    """Fit `y = design @ slopes` for each input by ridge regression; return slopes and standard errors `(B, F)`.
+
+    The errors allow for unequal noise and for pairs that share a sample (`sample`: which one) erring together, so they
+    cover the choice of samples as well as the draws.
+    """
     gram = design.transpose(1, 2) @ design
     inverse = torch.linalg.inv(gram + torch.diag_embed(gram.diagonal(dim1=1, dim2=2) * ridge + 1e-9))
-    scores = (inverse @ (design.transpose(1, 2) @ y[..., None]))[..., 0]
-    pull = design * (y - (design @ scores[..., None])[..., 0])[..., None]
+    slopes = (inverse @ (design.transpose(1, 2) @ y[..., None]))[..., 0]
+    pull = design * (y - (design @ slopes[..., None])[..., 0])[..., None]  # (B, M, F)
+    by_sample = torch.zeros(len(pull), n_samples, pull.shape[2], dtype=pull.dtype)
+    by_sample.scatter_add_(1, sample[..., None].expand_as(pull), pull)
     n, n_features = design.shape[1:]
-    covariance = inverse @ (pull.transpose(1, 2) @ pull) @ inverse * (n / max(n - n_features, 1))
-    return scores, covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+    covariance = inverse @ (by_sample.transpose(1, 2) @ by_sample) @ inverse * (n / max(n - n_features, 1))
+    return slopes, covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()

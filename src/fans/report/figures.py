@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fans.core import Explanation, extra
-from fans.pns import normal_quantile
+from fans.core import Explanation, extra, normal_quantile
 
 CHOSEN, OTHER, INK = "#c2571a", "#b9c4cf", "#1c2733"
 MOST_PANELS = 12

@@ -1,0 +1,216 @@
+"""The explainer: what it promises of its results, its draws, its costs and its files."""
+
+import json
+import math
+import warnings
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+import fans
+
+RNG = np.random.default_rng(0)
+BACKGROUND = RNG.normal(size=(150, 6))
+INPUTS = RNG.normal(size=(9, 6))
+ARRAYS = ("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance", "target")
+
+
+def rule(rows: np.ndarray) -> np.ndarray:
+    p = 1 / (1 + np.exp(-3 * (rows[:, 0] - rows[:, 1])))
+    return np.stack([1 - p, p], axis=1)
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
+
+
+def same(a: fans.Explanation, b: fans.Explanation, tolerance: float = 0.0) -> None:
+    for name in ARRAYS:
+        assert getattr(a, name) == pytest.approx(getattr(b, name), rel=tolerance, abs=tolerance, nan_ok=True), name
+
+
+@pytest.fixture(scope="module")
+def explanation() -> fans.Explanation:
+    return fans.Explainer(rule, BACKGROUND)(INPUTS)
+
+
+def test_it_finds_the_two_columns_of_the_rule(explanation):
+    assert (explanation.subset[:, :2].sum(axis=1) > 0).all()
+    assert not explanation.subset[:, 2:].any()
+    assert (explanation.scores[:, :2].max(axis=1) > 5 * explanation.scores[:, 2:].max(axis=1)).all()
+    assert (explanation.scores.mean(axis=0)[:2] > 10 * np.abs(explanation.scores.mean(axis=0)[2:]).max()).all()
+    assert explanation.target.tolist() == rule(INPUTS).argmax(axis=1).tolist()
+    assert explanation.prediction == pytest.approx(rule(INPUTS).max(axis=1))
+
+
+def test_the_strict_estimate_is_that_of_score_up_to_its_error(explanation):
+    """Another draw of the same quantity: the explainer's `score` of the subset it returned, at its tolerance."""
+    for i in range(3):
+        asked = fans.Explainer(rule, BACKGROUND, tolerance=float(explanation.tolerance[i]), n_factual=32, n_perturb=32)
+        found = asked.score(INPUTS[i], explanation.subset[i], ids=[i])
+        low, high = explanation.interval[i, 0]
+        assert low - 0.02 < found.pns[0] < high + 0.02
+
+
+@pytest.mark.parametrize("max_batch", [1, 7, 64, 100_000])
+def test_batch_size_chunking_and_order_do_not_matter(max_batch):
+    model = network()
+    rows, background = INPUTS.astype(np.float32), BACKGROUND.astype(np.float32)
+    settings: dict[str, Any] = {"n_pairs": 20, "n_sweep": 100, "n_background": 10, "n_local": 5, "radius": 2.0}
+    whole = fans.Explainer(model, background, **settings)(rows)
+    order = [5, 2, 8] if max_batch > 1 else [5]
+    part = fans.Explainer(model, background, max_batch=max_batch, **settings)(rows[order], ids=order)
+    same(part, whole[order], 1e-5)
+
+
+def test_the_seed_changes_the_draws_and_fixes_them():
+    one, again, other = (fans.Explainer(rule, BACKGROUND, seed=s)(INPUTS[:2]) for s in (1, 1, 2))
+    same(one, again)
+    assert np.abs(one.scores - other.scores).max() > 1e-4
+
+
+def test_ids_may_be_names(explanation):
+    named = fans.Explainer(rule, BACKGROUND)(INPUTS[:2], ids=["first", "second"])
+    assert named.ids == ("first", "second")
+    assert np.abs(named.scores - explanation.scores[:2]).max() > 1e-6
+
+
+def test_every_model_row_is_counted():
+    rows_seen = []
+
+    def model(rows: np.ndarray) -> np.ndarray:
+        rows_seen.append(len(rows))
+        return rule(rows)
+
+    explainer = fans.Explainer(model, BACKGROUND, max_batch=500)
+    e = explainer(INPUTS[:4])
+    assert sum(rows_seen) == int(e.n_evaluations.sum()) + int(e.evaluations["shared"])
+    assert max(rows_seen) <= 500
+    assert set(e.evaluations) == {"reference", "scoring", "sweep", "strict", "shared"}
+    before = sum(rows_seen)
+    found = explainer.score(INPUTS[:2], np.arange(6) < 2)
+    assert sum(rows_seen) - before == found.n_evaluations
+
+
+def test_a_target_for_each_input():
+    explainer = fans.Explainer(network(), BACKGROUND, radius=2.0)
+    e = explainer(INPUTS[:3], target=[2, 0, 1])
+    assert e.target.tolist() == [2, 0, 1]
+    probabilities = torch.softmax(network()(torch.tensor(INPUTS[:3]).float()), 1).detach().numpy()
+    assert e.prediction == pytest.approx(probabilities[range(3), [2, 0, 1]], abs=1e-6)
+
+
+def test_a_regressor_and_its_sentence():
+    model = RandomForestRegressor(20, random_state=0).fit(BACKGROUND, 3 * BACKGROUND[:, 2])
+    e = fans.Explainer(model, BACKGROUND)(INPUTS[0])
+    assert e.chosen_names() == ["x3"]
+    assert e.kind == "output"
+    assert "moves the output by more than" in e.sentences[0]
+
+
+def test_frames_with_text_keep_their_names():
+    colour = np.where(BACKGROUND[:, 0] > 0, "red", "blue")
+    frame = pd.DataFrame({"colour": colour, "size": BACKGROUND[:, 1], "noise": BACKGROUND[:, 2]})
+    label = np.where(colour == "red", "yes", "no")
+    encoder = ColumnTransformer([("colour", OneHotEncoder(), ["colour"])], remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression(C=100)).fit(frame, label)
+    e = fans.Explainer(model, frame)(frame.iloc[:4])
+    assert e.feature_names == ("colour", "size", "noise")
+    assert all(e.chosen_names(i) == ["colour"] for i in range(4))
+    assert e.value(0, 0) == colour[0]
+    assert f"P({label[0]})" in e.sentences[0]
+    explainer = fans.Explainer(model, frame)
+    right, wrong = (explainer.score(frame.iloc[:1], names, target="yes") for names in (["colour"], ["size", "noise"]))
+    assert right.interval[0, 0, 0] > wrong.interval[0, 0, 1]
+
+
+def test_slicing_and_iteration(explanation):
+    assert len(explanation[2:5]) == 3
+    assert explanation[-1].ids == (8,)
+    assert [len(e) for e in explanation] == [1] * 9
+    same(explanation[[3, 1]], explanation[np.array([3, 1])])
+    assert explanation[4].sentences[0] == explanation.sentences[4]
+    with pytest.raises(IndexError, match="below 9, got 9"):
+        explanation[9]
+
+
+def test_saving_and_loading_keeps_everything(explanation, tmp_path):
+    path = explanation.save(tmp_path / "e.safetensors")
+    back = fans.load(path)
+    for f in fields(fans.Explanation):
+        saved, loaded = getattr(explanation, f.name), getattr(back, f.name)
+        if isinstance(saved, np.ndarray):
+            assert np.array_equal(saved, loaded, equal_nan=saved.dtype.kind == "f"), f.name
+            assert saved.dtype == loaded.dtype, f.name
+        elif f.name != "evaluations":
+            assert loaded == saved, f.name
+    assert {k: v.tolist() for k, v in back.evaluations.items()} == {
+        k: v.tolist() for k, v in explanation.evaluations.items()
+    }
+    assert back.sentences == explanation.sentences
+    assert json.dumps(dict(explanation.settings))
+
+
+def test_the_heatmap_gives_each_element_its_features_score():
+    space = fans.spaces.Table(groups={"pair": [1, 3]})
+    e = fans.Explainer(rule, BACKGROUND, space=space)(INPUTS[:2])
+    assert e.feature_names == ("x1", "pair", "x3", "x5", "x6")
+    assert e.heatmap.shape == INPUTS[:2].shape
+    assert np.array_equal(e.heatmap[:, 1], e.heatmap[:, 3])
+    assert np.array_equal(e.heatmap[:, 4], e.scores[:, 3])
+
+
+def test_the_callers_arrays_and_model_are_left_alone():
+    model, x, background = network(), INPUTS.copy(), BACKGROUND.copy()
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    model.train()
+    fans.Explainer(model, background, radius=2.0)(x)
+    assert np.array_equal(x, INPUTS)
+    assert np.array_equal(background, BACKGROUND)
+    assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
+    assert model.training
+
+
+def test_a_thin_neighbourhood_warns_once_for_the_whole_call():
+    with pytest.warns(fans.FansWarning, match=r"of 9 estimates rest on fewer than 5") as caught:
+        fans.Explainer(rule, BACKGROUND, radius=0.01, max_batch=64, n_local=0)(INPUTS)
+    assert len(caught) == 1
+
+
+def test_progress_reports_every_block():
+    seen = []
+    fans.Explainer(rule, BACKGROUND, max_batch=600)(INPUTS, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (9, 9)
+    assert len(seen) > 1
+    assert all(total == 9 for _, total in seen)
+
+
+def test_the_search_for_a_radius_widens_it():
+    plain, searched = (fans.Explainer(rule, BACKGROUND, search=s)(INPUTS[:3]) for s in (False, True))
+    assert (searched.radius >= plain.radius).all()
+    assert (searched.pns > plain.pns).all()
+
+
+def test_real_data_beats_a_random_subset_of_the_same_size():
+    """Breast cancer, forest: the returned subset against its random twin, on the explainer's own measure."""
+    data = load_breast_cancer()
+    model = RandomForestClassifier(50, min_samples_leaf=3, random_state=0).fit(data.data[:400], data.target[:400])
+    explainer = fans.Explainer(model, data.data[:400])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fans.FansWarning)
+        e = explainer(data.data[400:420])
+        rng = np.random.default_rng(0)
+        twins = np.array([rng.permutation(row) for row in e.subset])
+        gap = explainer.score(data.data[400:420], e.subset).pns - explainer.score(data.data[400:420], twins).pns
+    assert gap.mean() > 2 * gap.std() / math.sqrt(len(gap))
