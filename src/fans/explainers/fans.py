@@ -110,15 +110,15 @@ def _pair_closeness(task: Task, block: Block, subset: Tensor, settings: Settings
 def _changed(change: Tensor, block: Block) -> Tensor:
     """Say how much each change `(B, N)` counts as one.
 
-    0 or 1 by the tolerance; or, where that is searched for, the share of all tolerances it exceeds: the least one that
-    the search tries, and every change above it.
+    0 or 1 by the tolerance; or, where that is searched for, its mean over tolerances just below each change that
+    exceeds the least the search tries: the share of those changes that are no larger.
     """
     if not block.search:
         return (change > block.tolerance[:, None]).double()
     least = block.search.tolerance_grid(block.tolerance, change.amax(1)).amin(1, keepdim=True)
     real = change > least
-    smaller = torch.searchsorted(change.sort(1).values, change) - (~real).sum(1, keepdim=True)
-    return torch.where(real, (1 + smaller) / (1 + real.sum(1, keepdim=True)), torch.zeros(()))
+    no_larger = torch.searchsorted(change.sort(1).values, change, right=True) - (~real).sum(1, keepdim=True)
+    return torch.where(real, no_larger / real.sum(1, keepdim=True), torch.zeros(())).double()
 
 
 def _fit(design: Tensor, y: Tensor, sample: Tensor, n_samples: int, ridge: float) -> tuple[Tensor, Tensor]:

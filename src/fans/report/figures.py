@@ -22,7 +22,7 @@ def plot(e: Explanation, path: str | Path | None = None, *, top: int = 10, colum
     columns = max(1, min(columns, shown))
     rows = math.ceil(shown / columns)
     top = min(top, len(e.feature_names))
-    figure = Figure(figsize=(4.6 * columns, (0.27 * top + 1.5) * rows), layout="constrained")
+    figure = Figure(figsize=(4.6 * columns, (0.27 * top + 1.7) * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for i, axis in enumerate(axes):
         if i < shown:
@@ -55,4 +55,4 @@ def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
 def _title(e: Explanation, i: int) -> str:
     values = zip(("PNS", "PN", "PS"), (e.pns[i], e.pn[i], e.ps[i]), e.interval[i], strict=True)
     texts = [f"{n} undefined" if math.isnan(v) else f"{n} {v:.2f} [{lo:.2f}, {hi:.2f}]" for n, v, (lo, hi) in values]
-    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}\n" + "  ".join(texts)
+    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}\n{texts[0]}\n{texts[1]}  {texts[2]}"

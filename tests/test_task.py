@@ -1,0 +1,287 @@
+"""Any model as one function: what its outputs become, how it is asked, and which of its outputs is explained."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import fans
+from fans.task import Task
+from tests.oracles import exact_pns
+
+ROWS = np.random.default_rng(0).normal(size=(30, 2))
+X = np.array([[0.5, -1.0], [1.5, 0.3], [-0.7, 0.2]])
+WEIGHTS = np.array([[1.0, -2.0], [0.5, 0.5], [-1.0, 3.0]])
+LOGITS = ROWS @ WEIGHTS.T + [0.1, 0.2, 0.3]
+CLASSES = np.array(["ant", "bee", "cat"])[LOGITS.argmax(1)]
+SOFTMAX = np.exp(LOGITS) / np.exp(LOGITS).sum(1, keepdims=True)
+SIGMOID = 1 / (1 + np.exp(-LOGITS[:, :1]))
+
+
+def linear(n_outputs: int) -> nn.Linear:
+    layer = nn.Linear(2, n_outputs, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(WEIGHTS[:n_outputs]))
+        layer.bias.copy_(torch.tensor([0.1, 0.2, 0.3][:n_outputs], dtype=torch.float64))
+    return layer
+
+
+def logits(rows: Any) -> Any:
+    return np.asarray(rows) @ WEIGHTS.T + [0.1, 0.2, 0.3]
+
+
+class Recorder:
+    """A model that keeps how many rows it was fed at a time."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.batches = model, list[int]()
+
+    def __call__(self, rows: Any) -> Any:
+        self.batches.append(len(rows))
+        return self.model(rows)
+
+
+# --- Outputs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "expected", "kind"),
+    [
+        (linear(3), {}, SOFTMAX, "probability"),
+        (linear(3), {"task": "classification"}, SOFTMAX, "probability"),
+        (linear(1), {}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        (nn.Sequential(linear(1), nn.Flatten(0)), {}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        (nn.Sequential(linear(3), nn.Softmax(1)), {}, SOFTMAX, "probability"),
+        (nn.Sequential(linear(3), nn.LogSoftmax(1)), {}, SOFTMAX, "probability"),
+        (nn.Sequential(linear(1), nn.Sigmoid()), {}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        (linear(3), {"output": "raw"}, LOGITS, "output"),
+        (linear(3), {"task": "regression"}, LOGITS, "output"),
+        (linear(1), {"task": "regression"}, LOGITS[:, :1], "output"),
+        (nn.Sequential(linear(1), nn.Sigmoid()), {"task": "regression"}, SIGMOID, "output"),
+        (nn.Sequential(linear(1), nn.Flatten(0)), {"output": "raw"}, LOGITS[:, :1], "output"),
+    ],
+)
+def test_modules(model, settings, expected, kind):
+    bound = Task.bind(model, ROWS, **settings)
+    np.testing.assert_allclose(bound.outputs, expected, rtol=1e-12)
+    assert (bound.outputs.dtype, bound.predict.kind) == (torch.float64, kind)
+    with bound.predict.session():  # later rows are squashed as the background's were
+        np.testing.assert_allclose(bound.predict(bound.background[4:6]), expected[4:6], rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", [np.array, np.float32, torch.tensor, lambda a: pd.DataFrame(a, columns=["a", "b"])])
+def test_a_module_is_fed_tensors_of_its_own_type(form):
+    fed = []
+
+    class Spy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.counts = nn.Parameter(torch.ones(3, dtype=torch.int64), requires_grad=False)
+            self.inner = linear(3).float()
+
+        def forward(self, rows):
+            fed.append((type(rows), rows.dtype, torch.is_grad_enabled(), self.training))
+            return self.inner(rows)
+
+    model = Spy()
+    bound = Task.bind(model, form(ROWS))
+    assert set(fed) == {(torch.Tensor, torch.float32, False, False)}
+    np.testing.assert_allclose(bound.outputs, SOFTMAX, rtol=1e-5)
+    assert (torch.is_grad_enabled(), model.training, model.inner.weight.grad) == (True, True, None)
+
+
+def test_a_classifier_answers_with_probabilities_and_names():
+    for model in (LogisticRegression(), make_pipeline(StandardScaler(), LogisticRegression())):
+        model.fit(ROWS, CLASSES)
+        bound = Task.bind(model, ROWS)
+        np.testing.assert_array_equal(bound.outputs, model.predict_proba(ROWS))
+        assert (bound.predict.kind, bound.predict.target_names) == ("probability", ("ant", "bee", "cat"))
+    numbered = LogisticRegression().fit(ROWS, np.where(CLASSES == "ant", 7, 3))
+    assert Task.bind(numbered, ROWS).predict.target_names == ("3", "7")
+
+
+def test_an_estimator_without_classes_answers_with_predict():
+    y = ROWS @ [2.0, -1.0]
+    bound = Task.bind(LinearRegression().fit(ROWS, y), ROWS)
+    np.testing.assert_allclose(bound.outputs, y[:, None], atol=1e-12)
+    assert (bound.predict.kind, bound.predict.target_names) == ("output", ("0",))
+
+
+def test_a_classifier_asked_for_a_regression_answers_with_predict():
+    labels = np.where(CLASSES == "ant", 7.0, 3.0)
+    model = LogisticRegression().fit(ROWS, labels)
+    bound = Task.bind(model, ROWS, task="regression")
+    np.testing.assert_array_equal(bound.outputs, model.predict(ROWS)[:, None])
+    assert (bound.predict.kind, bound.predict.target_names) == ("output", ("0",))
+    words = LogisticRegression().fit(ROWS, CLASSES)
+    with pytest.raises(fans.ModelError, match="one array of numbers from the model, got ndarray of"):
+        Task.bind(words, ROWS, task="regression")
+
+
+def read_only(rows: Any) -> Any:
+    out = logits(rows)
+    out.setflags(write=False)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("model", "expected", "kind"),
+    [
+        (lambda a: logits(a)[:, 0], LOGITS[:, :1], "output"),
+        (lambda a: logits(a)[:, :1], LOGITS[:, :1], "output"),
+        (logits, LOGITS, "output"),
+        (lambda a: logits(a)[:, ::-1], LOGITS[:, ::-1], "output"),
+        (read_only, LOGITS, "output"),
+        (lambda a: logits(a).tolist(), LOGITS, "output"),
+        (lambda a: tuple(logits(a)[:, 0].tolist()), LOGITS[:, :1], "output"),
+        (lambda a: torch.tensor(logits(a), requires_grad=True), LOGITS, "output"),
+        (lambda a: pd.DataFrame(logits(a)), LOGITS, "output"),
+        (lambda a: pd.Series(logits(a)[:, 0]), LOGITS[:, :1], "output"),
+        (lambda a: np.array(logits(a), dtype=">f8", order="F"), LOGITS, "output"),
+        (lambda a: logits(a)[:, 0] > 0, LOGITS[:, :1] > 0, "output"),
+        (lambda a: logits(a).argmax(1).astype(np.uint32), LOGITS.argmax(1)[:, None], "output"),
+        (lambda a: SOFTMAX[: len(a)], SOFTMAX, "probability"),
+        (lambda a: SIGMOID[: len(a)], SIGMOID, "output"),  # one number: nothing says that it is a probability
+    ],
+)
+def test_callables_are_used_as_they_are(model, expected, kind):
+    bound = Task.bind(model, ROWS)
+    np.testing.assert_array_equal(bound.outputs, expected)
+    assert bound.predict.kind == kind
+    assert bound.predict.target_names == tuple(str(c) for c in range(expected.shape[1]))
+
+
+def test_half_precision_outputs():
+    bound = Task.bind(lambda a: logits(a).astype(np.float16), ROWS)
+    np.testing.assert_array_equal(bound.outputs, LOGITS.astype(np.float16).astype(np.float64))
+
+
+# --- Batches and counts ----------------------------------------------------------------------------------------------
+
+MODES: list[dict[str, Any]] = [
+    {"estimator": "weighted"},
+    {"estimator": "resample", "n_resample": 20, "n_perturb": 4},
+    {"estimator": "exact", "baseline": "mean"},
+    {"search": True},
+    {"tolerance": 0.1, "target": 2},
+]
+
+
+@pytest.mark.parametrize("max_batch", [1, 7, 64, None])
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_of_pns(mode, max_batch):
+    model = Recorder(logits)
+    settings = {"radius": 2.0, "n_factual": 4, "n_perturb": 4} | mode
+    out = fans.pns(model, X, ["x1"], background=ROWS, max_batch=max_batch, **settings)
+    assert max(model.batches) <= (max_batch or 8192)
+    assert min(model.batches) >= 1
+    assert sum(model.batches) == out.n_evaluations
+    whole = fans.pns(logits, X, ["x1"], background=ROWS, max_batch=100_000, **settings)
+    for name in ("pns", "pn", "ps", "p_ab", "p_nab", "tolerance"):
+        np.testing.assert_allclose(getattr(out, name), getattr(whole, name), rtol=1e-12)
+
+
+@pytest.mark.parametrize("max_batch", [5, 64, None])
+@pytest.mark.parametrize("mode", [{}, {"baseline": "mean", "estimator": "exact"}, {"search": True}, {"tolerance": 0.1}])
+def test_batches_of_an_explainer(mode, max_batch):
+    model = Recorder(logits)
+    settings: dict[str, Any] = {"n_pairs": 20, "n_sweep": 100, "n_background": 10, "n_local": 9, "radius": 2.0} | mode
+    explainer = fans.Explainer(model, ROWS, max_batch=max_batch, **settings)
+    assert sum(model.batches) == len(ROWS)
+    first = explainer(X)
+    assert max(model.batches) <= (max_batch or 8192)
+    assert sum(model.batches) == first.n_evaluations.sum() + first.evaluations["shared"]
+    before = sum(model.batches)
+    again = explainer(X)  # nothing shared is paid twice
+    assert sum(model.batches) - before == again.n_evaluations.sum()
+    np.testing.assert_array_equal(again.scores, first.scores)
+    before = sum(model.batches)
+    assert explainer.score(X, ["x1"]).n_evaluations == sum(model.batches) - before
+    assert max(model.batches) <= (max_batch or 8192)
+
+
+def test_wide_rows_come_in_smaller_batches_by_default():
+    model = Recorder(lambda a: a[:, 0])
+    wide = np.random.default_rng(0).normal(size=(3000, 1000))
+    Task.bind(model, wide)
+    assert model.batches == [524] * 5 + [380]  # 4 MiB of 8,000 bytes a row
+
+
+def test_the_background_is_evaluated_once_and_in_order():
+    seen = []
+    Task.bind(lambda a: seen.append(a.copy()) or a[:, 0], ROWS, max_batch=8)  # type: ignore[func-returns-value]
+    assert [len(part) for part in seen] == [8, 8, 8, 6]
+    np.testing.assert_array_equal(np.concatenate(seen), ROWS)
+
+
+# --- Targets ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_predicted_class_by_default():
+    model = LogisticRegression().fit(ROWS, CLASSES)
+    probabilities = model.predict_proba(X)
+    out = fans.Explainer(model, ROWS, n_pairs=20, radius=2.0)(X)
+    np.testing.assert_array_equal(out.target, probabilities.argmax(1))
+    np.testing.assert_allclose(out.prediction, probabilities.max(1), rtol=1e-12)
+    assert [out.target_name(i) for i in range(3)] == [f"P({name})" for name in model.predict(X)]
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (1, [1, 1, 1]),
+        ("cat", [2, 2, 2]),
+        (np.int64(2), [2, 2, 2]),
+        (np.array(1), [1, 1, 1]),
+        (1.0, [1, 1, 1]),
+        ([0, 2, 1], [0, 2, 1]),
+        (np.array([2, 2, 0]), [2, 2, 0]),
+        (torch.tensor([2, 0, 1]), [2, 0, 1]),
+        (("ant", "cat", "bee"), [0, 2, 1]),
+        (pd.Series(["bee", "bee", "ant"], index=[7, 8, 9]), [1, 1, 0]),
+        (["ant", 2, "bee"], [0, 2, 1]),
+    ],
+)
+@pytest.mark.parametrize("max_batch", [20, None])  # in one block, and one input at a time
+def test_targets_by_index_and_name(target, expected, max_batch):
+    model = LogisticRegression().fit(ROWS, CLASSES)
+    out = fans.Explainer(model, ROWS, n_pairs=20, radius=2.0, max_batch=max_batch)(X, target=target)
+    np.testing.assert_array_equal(out.target, expected)
+    np.testing.assert_allclose(out.prediction, model.predict_proba(X)[range(3), expected], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [(None, None), (0, [0, 0, 0]), ("1", [1, 1, 1]), ([2, 0, 1], [2, 0, 1]), (["2", "0", "2"], [2, 0, 2])],
+)
+@pytest.mark.parametrize("max_batch", [20, None])
+def test_the_change_is_measured_on_the_target(target, expected, max_batch):
+    if expected is None:
+        expected = (X @ WEIGHTS.T + [0.1, 0.2, 0.3]).argmax(1).tolist()
+        assert len(set(expected)) > 1
+    out = fans.pns(
+        logits, X, [True, False], background=ROWS, baseline=0.0, radius=0.8, tolerance=0.4, estimator="exact",
+        target=target, max_batch=max_batch,
+    )  # fmt: skip
+    for i, c in enumerate(expected):
+        oracle = exact_pns(logits, X[i], [True, False], ROWS, np.zeros(2), 0.8, 0.4, target=c)
+        for name in ("pns", "pn", "ps", "p_ab", "p_nab"):
+            np.testing.assert_allclose(getattr(out, name)[i], oracle[name], rtol=1e-10, err_msg=f"{name} of {i}")
+
+
+def test_a_regressor_has_one_target():
+    out = fans.Explainer(lambda a: a[:, 0] * 3, ROWS, n_pairs=20, radius=2.0)(X)
+    np.testing.assert_array_equal(out.target, [0, 0, 0])
+    np.testing.assert_allclose(out.prediction, X[:, 0] * 3)
+    assert out.target_name(0) == "the output"
+
+
+def test_names_of_plain_outputs():
+    out = fans.Explainer(logits, ROWS, n_pairs=20, radius=2.0)(X, target=[2, 0, 1])
+    assert [out.target_name(i) for i in range(3)] == ["output 2", "output 0", "output 1"]
