@@ -216,9 +216,10 @@ def test_one_background_row_explained(baseline):
     assert out.chosen_names() == ["x1"]
 
 
-def test_a_constant_column_counts_as_scale_one():
+@pytest.mark.parametrize("other", [5.0, np.nextafter(5.0, 6.0)], ids=["equal", "equal up to rounding"])
+def test_a_constant_column_counts_as_scale_one(other):
     """By hand: x is 0.7 away on the constant column; hit (half of the time) it moves the output by 5."""
-    background = np.c_[ROWS[:, :2], np.full(40, 5.0)]
+    background = np.c_[ROWS[:, :2], [5.0, other] * 20]
     x = np.array([0.0, 0.0, 5.7])
     out = fans.pns(
         lambda a: a[:, 2], x, ["x3"], background=background, baseline=0.0, radius=0.5, tolerance=0.01, n_factual=4000
@@ -613,6 +614,13 @@ def same(a: fans.Explanation, b: fans.Explanation) -> None:
     assert (a.ids, a.notes) == (b.ids, b.notes)
 
 
+@pytest.fixture(scope="module")
+def uninterrupted() -> tuple[fans.Explanation, int]:
+    """The explanation, and how many model rows it took."""
+    counting = Stopping(None)
+    return fans.Explainer(counting, ROWS, **SMALL)(MANY), counting.seen
+
+
 @pytest.mark.parametrize(
     ("failure", "error"),
     [
@@ -622,10 +630,9 @@ def same(a: fans.Explanation, b: fans.Explanation) -> None:
     ],
 )
 @pytest.mark.parametrize("share", [0.35, 0.8])
-def test_a_failure_midway_keeps_what_was_finished(failure, error, share):
-    counting = Stopping(None)
-    whole = fans.Explainer(counting, ROWS, **SMALL)(MANY)
-    explainer = fans.Explainer(Stopping(failure, share * counting.seen), ROWS, **SMALL)
+def test_a_failure_midway_keeps_what_was_finished(uninterrupted, failure, error, share):
+    whole, n_rows = uninterrupted
+    explainer = fans.Explainer(Stopping(failure, share * n_rows), ROWS, **SMALL)
     with pytest.raises(error) as caught:
         explainer(MANY)
     partial = caught.value.partial

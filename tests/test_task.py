@@ -173,7 +173,7 @@ MODES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("max_batch", [1, 7, 64, None])
+@pytest.mark.parametrize("max_batch", [5, 64, None])
 @pytest.mark.parametrize("mode", MODES)
 def test_batches_of_pns(mode, max_batch):
     model = Recorder(logits)
@@ -187,7 +187,7 @@ def test_batches_of_pns(mode, max_batch):
         np.testing.assert_allclose(getattr(out, name), getattr(whole, name), rtol=1e-12)
 
 
-@pytest.mark.parametrize("max_batch", [5, 64, None])
+@pytest.mark.parametrize("max_batch", [13, 64, None])
 @pytest.mark.parametrize("mode", [{}, {"baseline": "mean", "estimator": "exact"}, {"search": True}, {"tolerance": 0.1}])
 def test_batches_of_an_explainer(mode, max_batch):
     model = Recorder(logits)
@@ -248,10 +248,11 @@ def test_the_predicted_class_by_default():
         (["ant", 2, "bee"], [0, 2, 1]),
     ],
 )
-@pytest.mark.parametrize("max_batch", [20, None])  # in one block, and one input at a time
+@pytest.mark.parametrize("max_batch", [64, None])  # one input at a time, and in one block
 def test_targets_by_index_and_name(target, expected, max_batch):
     model = LogisticRegression().fit(ROWS, CLASSES)
-    out = fans.Explainer(model, ROWS, n_pairs=20, radius=2.0, max_batch=max_batch)(X, target=target)
+    small: dict[str, Any] = {"n_pairs": 20, "n_sweep": 50, "n_background": 10, "n_local": 9, "radius": 2.0}
+    out = fans.Explainer(model, ROWS, max_batch=max_batch, **small)(X, target=target)
     np.testing.assert_array_equal(out.target, expected)
     np.testing.assert_allclose(out.prediction, model.predict_proba(X)[range(3), expected], rtol=1e-12)
 

@@ -419,7 +419,7 @@ def pns(
         found, radii, used = [], [], []
         for part in blocks(len(rows), cost, bound.predict.max_batch):
             pool = Reference.shared(bound, len(rows[part]))
-            distances = bound.space.unit_distances(rows[part], pool.samples(), distance)
+            distances = bound.space.unit_distances(rows[part], pool.samples(), distance).double()
             radius_here = resolve_radius(given_b, part, distances, bound.space.unit_size, distance)
             block = Block(pool, distances, targets[part], names[part], radius_here, given_c[part], grid, seed)
             one, b, c = strict_estimate(bound, block, chosen[part], "pns", settings)

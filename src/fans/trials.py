@@ -60,7 +60,7 @@ class Reference:
         rate = max(0.1, 1 / task.space.n_features)
         hit = draws.bernoulli(keys.expand_as(place).flatten(), place.flatten(), task.space.n_features, rate)
         donors = task.background[draws.integers(donor_keys, place, n_all)].flatten(0, 1)
-        copies = perturb(x.repeat_interleave(n_local, 0), task.space.spread(hit), donors)
+        copies, _ = perturb(x.repeat_interleave(n_local, 0), task.space.spread(hit), donors)
         own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(
             0, 1
         )  # (B * (1 + n_local), E)
@@ -135,15 +135,16 @@ def run(
         flat = torch.arange(start, min(start + step, len(change)))
         job, place = flat // (n_samples * k), flat % (n_samples * k)
         origin = jobs.index[job, place // k]
-        rows = pool.pool[origin]
+        rows = pool.pool.index_select(0, origin)
         if task.baseline is None:
-            baseline = task.background[baseline_rows(task, jobs.row_keys[job], place, pool.source[origin])]
+            row = baseline_rows(task, jobs.row_keys[job], place, pool.source[origin])
+            baseline = task.background.index_select(0, row)
         else:
             baseline = task.baseline
-        perturbed = perturb(rows, task.space.spread(hits(job, place)), baseline)
-        moved = (perturbed != rows).any(1)
+        perturbed, moved = perturb(rows, task.space.spread(hits(job, place)), baseline)
         if not moved.all():
-            perturbed, flat, job, origin = perturbed[moved], flat[moved], job[moved], origin[moved]
+            kept = moved.nonzero()[:, 0]
+            perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
         if len(flat):
             change[flat] = measure_change(task.predict(perturbed), pool.outputs[origin], jobs.target[job], kind)
             n_rows.index_add_(0, job, torch.ones_like(job))
@@ -167,7 +168,7 @@ def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: floa
     """Perturb each job's subset `k` times on each of its samples, with a fresh m each time."""
 
     def hits(job: Tensor, place: Tensor) -> Tensor:
-        return draws.bernoulli(jobs.hit_keys[job], place, task.space.n_features, phi) & jobs.subset[job]
+        return draws.bernoulli(jobs.hit_keys[job], place, task.space.n_features, phi) & jobs.subset.index_select(0, job)
 
     change, n_rows = run(task, pool, jobs, k, hits, kind)
     return Changes(change, torch.full((len(change), k), 1 / k, dtype=torch.float64), n_rows)
@@ -303,8 +304,8 @@ def subset_sum(distances: Tensor, weights: Tensor) -> Tensor:
 
 def subset_distance(distances: Tensor, subset: Tensor, unit_size: Tensor, kind: Distance) -> Tensor:
     """Return squared distances `(J, S)` on the features of each subset `(J, F)`; 0 for an empty one."""
-    total = subset_sum(distances, subset).double()
-    return total / subset_size(subset, unit_size)[:, None] if kind == "rms" else total
+    total = subset_sum(distances, subset)
+    return total / subset_size(subset, unit_size)[:, None].to(total.dtype) if kind == "rms" else total
 
 
 def subset_size(subset: Tensor, unit_size: Tensor) -> Tensor:

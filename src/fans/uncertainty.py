@@ -52,7 +52,7 @@ def _estimates_from(
         # k_b depends on each feature's scale: d log k / d log var_f is the feature's share of d^2 / 2 b^2.
         for side, chosen in enumerate((trials.subset, ~trials.subset)):
             size = subset_size(chosen, task.space.unit_size)
-            tilt = subset_sum(trials.distances.double(), chosen * leaves["log_scale"])
+            tilt = subset_sum(trials.distances, chosen * leaves["log_scale"])
             near[side] = near[side] * torch.exp(tilt / (2 * size * radius**2)[:, None])
     w_nc = leaves["weight"] * near[0] * (1 - leaves["unchanged_subset"])
     w_sf = leaves["weight"] * near[1] * leaves["unchanged_rest"]

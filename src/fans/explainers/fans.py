@@ -75,7 +75,7 @@ class FANS(Method):
             changes.append(change[..., 0])  # (B, M)
             spent += n_rows
         changed = _changed(torch.cat(changes, 1), block)
-        y = near.mean(2) * (changed[:, : self.n_pairs] - changed[:, self.n_pairs :])
+        y = near.mean(2).double() * (changed[:, : self.n_pairs] - changed[:, self.n_pairs :])
         design = sides["subset"].double() - sides["rest"].double()
         scores, se = _fit(design, y, sample, near.shape[2], self.ridge)
         return Scores(settings.phi * scores, settings.phi * se, spent)
@@ -88,8 +88,8 @@ class FANS(Method):
 
     def _samples(self, block: Block, near: Tensor) -> Tensor:
         """Draw one sample a pair in proportion to its closeness: its place in the input's reference set, `(B, M)`."""
-        cumulative = near.cumsum(2) / near.sum(2, keepdim=True).clamp(min=1e-300)
-        u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(self.n_pairs))
+        cumulative = near.cumsum(2) / near.sum(2, keepdim=True).clamp(min=1e-30)
+        u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(self.n_pairs)).to(near.dtype)
         return torch.searchsorted(cumulative, u[..., None])[..., 0].clamp(max=near.shape[2] - 1)
 
 
@@ -102,8 +102,9 @@ def _pair_closeness(task: Task, block: Block, subset: Tensor, settings: Settings
     """Return `(k_b(D_s) + k_b(D_not-s)) / 2` of every sample for every subset, `(B, M, S)`."""
     kernel = KERNELS[settings.kernel]
     flat, size = subset.flatten(0, 1), task.space.unit_size
-    radius = block.radius.repeat_interleave(subset.shape[1])[:, None]
-    sides = [kernel(subset_distance(block.distances, s, size, settings.distance), radius) for s in (flat, ~flat)]
+    radius = block.radius.float().repeat_interleave(subset.shape[1])[:, None]
+    distances = block.distances.float()  # B * M * S kernels: single precision halves the cost of the whole solver
+    sides = [kernel(subset_distance(distances, s, size, settings.distance), radius) for s in (flat, ~flat)]
     return ((sides[0] + sides[1]) / 2).view(*subset.shape[:2], -1)
 
 
