@@ -70,8 +70,8 @@ def moments(near: tuple[Tensor, Tensor], trials: Trials, tolerance: Tensor, sett
     for changes, factual, interventional in zip(
         (trials.on_subset, trials.on_rest), trials.factual, trials.interventional, strict=True
     ):
-        soft.append((kernel(changes.change**2, c) * factual[:, None]).sum(-1))
-        hard.append(((changes.change > c) * interventional[:, None]).sum(-1))
+        soft.append(torch.einsum("jsk,jk->js", kernel(changes.change**2, c), factual))
+        hard.append(torch.einsum("jsk,jk->js", (changes.change > c).double(), interventional))
     return Moments(*near, soft[0], soft[1], hard[0], 1 - hard[1])
 
 
@@ -274,7 +274,7 @@ def strict_estimate(
 
 def blocks(n_inputs: int, rows_per_input: int, max_batch: int) -> Iterator[slice]:
     """Cut inputs into blocks of about four batches of model rows, so that memory does not grow with their number."""
-    size = max(1, 4 * max_batch // max(rows_per_input, 1))
+    size = max(1, 8 * max_batch // max(rows_per_input, 1))
     return (slice(i, min(i + size, n_inputs)) for i in range(0, n_inputs, size))
 
 

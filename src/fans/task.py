@@ -95,7 +95,7 @@ class Predictor:
         """Evaluate the background once, decide how a module's outputs become probabilities, and return them."""
         raw = self(rows)
         if self._wants_squash and not _are_probabilities(raw):
-            self._squash = _sigmoid if raw.shape[1] == 1 else lambda out: torch.softmax(out, 1)
+            self._squash = _sigmoid if raw.shape[1] == 1 else _softmax
         elif self._wants_squash and raw.shape[1] == 1:
             self._squash = _two_columns
         outputs = self._squash(raw) if self._squash else raw
@@ -173,6 +173,11 @@ def _are_probabilities(out: Tensor) -> bool:
 def _two_columns(p: Tensor) -> Tensor:
     """Return P(class 0), P(class 1) from P(class 1)."""
     return torch.cat([1 - p, p], 1)
+
+
+def _softmax(out: Tensor) -> Tensor:
+    """Return softmax over the classes; along the first dimension torch vectorises it over rows, which are many."""
+    return torch.softmax(out.T, 0).T
 
 
 def _sigmoid(out: Tensor) -> Tensor:

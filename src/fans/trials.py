@@ -4,7 +4,7 @@ All inputs, subsets, samples and perturbations go through the model in batches o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -108,6 +108,10 @@ class Jobs:
     hit_keys: Tensor
     row_keys: Tensor
 
+    def join(self, other: "Jobs") -> "Jobs":
+        """Put two lists of jobs together, so that they fill the model's batches together."""
+        return Jobs(*(torch.cat([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -116,6 +120,11 @@ class Changes:
     change: Tensor
     share: Tensor
     n_rows: Tensor
+
+    def halves(self) -> tuple["Changes", "Changes"]:
+        """Undo the join of as many jobs with as many others."""
+        first, second = zip(*(getattr(self, f.name).chunk(2) for f in fields(self)), strict=True)
+        return Changes(*first), Changes(*second)
 
 
 def run(
@@ -134,11 +143,11 @@ def run(
     for start in range(0, len(change), step):
         flat = torch.arange(start, min(start + step, len(change)))
         job, place = flat // (n_samples * k), flat % (n_samples * k)
-        origin = jobs.index[job, place // k]
+        origin = jobs.index.take(flat // k)
         rows = pool.pool.index_select(0, origin)
         if task.baseline is None:
-            row = baseline_rows(task, jobs.row_keys[job], place, pool.source[origin])
-            baseline = task.background.index_select(0, row)
+            drawn = baseline_rows(task, jobs.row_keys[job], place, pool.source[origin])
+            baseline = task.background.index_select(0, drawn)
         else:
             baseline = task.baseline
         perturbed, moved = perturb(rows, task.space.spread(hits(job, place)), baseline)
@@ -146,7 +155,8 @@ def run(
             kept = moved.nonzero()[:, 0]
             perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
         if len(flat):
-            change[flat] = measure_change(task.predict(perturbed), pool.outputs[origin], jobs.target[job], kind)
+            after, before = task.predict(perturbed), pool.outputs.index_select(0, origin)
+            change.index_copy_(0, flat, measure_change(after, before, jobs.target[job], kind))
             n_rows.index_add_(0, job, torch.ones_like(job))
     return change.view(n_jobs, n_samples, k), n_rows
 
@@ -278,17 +288,18 @@ def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: 
         for side, chosen in (("subset", subset), ("rest", ~subset))
     ]
     if settings.estimator == "exact":
-        changes = [enumerated_changes(task, block.pool, jobs, settings.phi, settings.change) for jobs in sides]
-        factual = interventional = (changes[0].share, changes[1].share)
+        on_subset, on_rest = (
+            enumerated_changes(task, block.pool, jobs, settings.phi, settings.change) for jobs in sides
+        )
+        factual = interventional = (on_subset.share, on_rest.share)
     else:
         n_kept = settings.n_perturb if settings.estimator == "weighted" else settings.n_factual
         k = max(settings.n_factual, n_kept)
-        changes = [perturbed_changes(task, block.pool, jobs, k, settings.phi, settings.change) for jobs in sides]
+        both = perturbed_changes(task, block.pool, sides[0].join(sides[1]), k, settings.phi, settings.change)
+        on_subset, on_rest = both.halves()
         factual = (_first(k, settings.n_factual, len(owner)),) * 2
         interventional = (_first(k, n_kept, len(owner)),) * 2
-    return Trials(
-        block.pool, block.distances, subset, changes[0], changes[1], sides[0], sides[1], factual, interventional
-    )
+    return Trials(block.pool, block.distances, subset, on_subset, on_rest, sides[0], sides[1], factual, interventional)
 
 
 def _first(k: int, n: int, n_jobs: int) -> Tensor:

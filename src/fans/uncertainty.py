@@ -1,13 +1,13 @@
 """How sure an estimate is: its sampling variance over backgrounds and perturbation draws."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fans.pns import KERNELS, Moments, Settings
 from fans.task import Task
-from fans.trials import Jobs, Trials, baseline_rows, subset_size, subset_sum
+from fans.trials import Trials, baseline_rows, subset_size, subset_sum
 
 
 def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance: Tensor, settings: Settings) -> Tensor:
@@ -32,14 +32,16 @@ def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance:
         for leaf in leaves.values():
             leaf.requires_grad_()
         totals = [one.sum() for one in _estimates_from(task, trials, m, radius, settings, leaves)]
+    sides = _sides(task, trials, m, tolerance, settings)
     out = []
     for total in totals:  # each of J estimates depends on its own leaves alone
+        grads = torch.autograd.grad(total, list(leaves.values()), retain_graph=True, allow_unused=True)
         grads = torch.autograd.grad(total, list(leaves.values()), retain_graph=True, allow_unused=True)
         slopes = {
             name: (g if g is not None else torch.zeros_like(leaf)).nan_to_num()
             for (name, leaf), g in zip(leaves.items(), grads, strict=True)
         }
-        out.append(_variance(task, trials, m, tolerance, settings, slopes))
+        out.append(_variance(task, trials, sides, settings, slopes))
     return torch.stack(out, 1)
 
 
@@ -61,9 +63,49 @@ def _estimates_from(
     return pns, hits_nc / w_nc.sum(1).clamp(min=1e-300), hits_sf / w_sf.sum(1).clamp(min=1e-300)
 
 
-def _variance(
-    task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: Settings, slopes: dict[str, Tensor]
-) -> Tensor:
+@dataclass(frozen=True)
+class _Side:
+    """What the perturbations of one side did beyond their samples' means.
+
+    Attributes:
+        soft, hard: the leaves they acted on: the weight, and PN or PS.
+        excess_soft, excess_hard: `(J, S, K)` what each added to those.
+        rows: `(J, S * K)` the background row each took its baseline from, or None if the baseline is fixed.
+    """
+
+    soft: str
+    hard: str
+    excess_soft: Tensor
+    excess_hard: Tensor
+    rows: Tensor | None
+
+
+def _sides(task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: Settings) -> list[_Side]:
+    """Return the excesses of perturbing the subset, and the rest."""
+    kernel = KERNELS[settings.kernel]
+    c = tolerance[:, None, None]
+    sides = (
+        (trials.on_subset, trials.jobs_subset, "unchanged_subset", "p_changed"),
+        (trials.on_rest, trials.jobs_rest, "unchanged_rest", "p_unchanged"),
+    )
+    out = []
+    for (changes, jobs, soft, hard), factual, interventional in zip(
+        sides, trials.factual, trials.interventional, strict=True
+    ):
+        moved = (changes.change > c).double()
+        counted = moved if hard == "p_changed" else 1 - moved
+        excess_soft = factual[:, None] * (kernel(changes.change**2, c) - getattr(m, soft)[..., None])
+        excess_hard = interventional[:, None] * (counted - getattr(m, hard)[..., None])
+        rows = None
+        if task.baseline is None:
+            n_samples, k = moved.shape[1:]
+            source = trials.pool.source[jobs.index].repeat_interleave(k, 1)
+            rows = baseline_rows(task, jobs.row_keys[:, None], torch.arange(n_samples * k), source)
+        out.append(_Side(soft, hard, excess_soft, excess_hard, rows))
+    return out
+
+
+def _variance(task: Task, trials: Trials, sides: list[_Side], settings: Settings, slopes: dict[str, Tensor]) -> Tensor:
     """Add up the influence of each background row in all its roles, and square."""
     n_jobs, n_rows = len(trials.subset), len(task.background)
     source = trials.pool.source[trials.jobs_subset.index]  # (J, S)
@@ -73,37 +115,13 @@ def _variance(
     of_row.scatter_add_(1, source.clamp(min=0), of_sample * (source >= 0))
     of_row += slopes["log_scale"] @ task.space.deviations(task.background).double().T / n_rows
     noise = torch.zeros(n_jobs, dtype=torch.float64)
-    for jobs, residual, residual_hard in _residuals(trials, m, tolerance, settings, slopes):
-        if task.baseline is None:
-            place = torch.arange(residual[0].numel())
-            rows = baseline_rows(task, jobs.row_keys[:, None], place, source.repeat_interleave(residual.shape[2], 1))
-            of_row.scatter_add_(1, rows, residual.flatten(1))
-            noise += (residual**2).sum((1, 2))  # the draws' own noise is in the samples' influence already
+    for side in sides:
+        of_hard = slopes[side.hard][..., None] * side.excess_hard
+        if side.rows is not None:
+            residual = (slopes[side.soft][..., None] * side.excess_soft + of_hard).flatten(1)
+            of_row.scatter_add_(1, side.rows, residual)
+            noise += (residual**2).sum(1)  # the draws' own noise is in the samples' influence already
         if settings.estimator == "resample":
-            noise += (residual_hard**2).sum((1, 2))  # these draws stand in for the ones resampling makes
+            noise += (of_hard**2).sum((1, 2))  # these draws stand in for the ones resampling makes
     total = (of_row**2).sum(1) - noise
     return torch.maximum(total, (of_row**2).sum(1) / 4) * n_rows / max(n_rows - 1, 1) + local
-
-
-def _residuals(
-    trials: Trials, m: Moments, tolerance: Tensor, settings: Settings, slopes: dict[str, Tensor]
-) -> Iterator[tuple[Jobs, Tensor, Tensor]]:
-    """Yield for each side what every perturbation `(J, S, K)` adds to an estimate beyond its sample's mean.
-
-    The second tensor is the part of it that comes through PN or PS alone, without the weights.
-    """
-    kernel = KERNELS[settings.kernel]
-    c = tolerance[:, None, None]
-    sides = (
-        (trials.on_subset, trials.jobs_subset, "unchanged_subset", "p_changed"),
-        (trials.on_rest, trials.jobs_rest, "unchanged_rest", "p_unchanged"),
-    )
-    for (changes, jobs, soft, hard), factual, interventional in zip(
-        sides, trials.factual, trials.interventional, strict=True
-    ):
-        excess_soft = kernel(changes.change**2, c) - getattr(m, soft)[..., None]
-        moved = (changes.change > c).double()
-        counted = moved if hard == "p_changed" else 1 - moved
-        excess_hard = counted - getattr(m, hard)[..., None]
-        of_hard = slopes[hard][..., None] * interventional[:, None] * excess_hard
-        yield jobs, slopes[soft][..., None] * factual[:, None] * excess_soft + of_hard, of_hard

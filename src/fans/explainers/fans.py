@@ -63,22 +63,17 @@ class FANS(Method):
         """Test random subsets against their complements and fit the additive game."""
         subset = self._bits(task, block, "game/subset", 0.5)  # (B, M, F)
         hit = self._bits(task, block, "game/hit", settings.phi)
-        near = _pair_closeness(task, block, subset, settings)  # (B, M, S)
-        sample = self._samples(block, near)  # (B, M)
+        sample, closeness = self._samples(task, block, subset, settings)  # (B, M) each
         index = block.pool.index.gather(1, sample)
-        sides = {"subset": hit & subset, "rest": hit & ~subset}
-        changes, spent = [], torch.zeros(len(block.target), dtype=torch.int64)
-        for name, hits in sides.items():
-            keys = block.keys(f"game/{name}")
-            jobs = Jobs(index, hits[:, 0], block.target, keys, keys)
-            change, n_rows = run(task, block.pool, jobs, 1, _lookup(hits), settings.change)
-            changes.append(change[..., 0])  # (B, M)
-            spent += n_rows
-        changed = _changed(torch.cat(changes, 1), block)
-        y = near.mean(2).double() * (changed[:, : self.n_pairs] - changed[:, self.n_pairs :])
-        design = sides["subset"].double() - sides["rest"].double()
-        scores, se = _fit(design, y, sample, near.shape[2], self.ridge)
-        return Scores(settings.phi * scores, settings.phi * se, spent)
+        sides = torch.cat([hit & subset, hit & ~subset])  # (2 B, M, F)
+        keys = torch.cat([block.keys("game/subset/row"), block.keys("game/rest/row")])
+        jobs = Jobs(index.repeat(2, 1), sides[:, 0], block.target.repeat(2), keys, keys)
+        change, spent = run(task, block.pool, jobs, 1, _lookup(sides), settings.change)
+        changed = _changed(torch.cat(change[..., 0].chunk(2), 1), block)  # (B, 2 M)
+        y = closeness * (changed[:, : self.n_pairs] - changed[:, self.n_pairs :])
+        of_subset, of_rest = sides.double().chunk(2)
+        scores, se = _fit(of_subset - of_rest, y, sample, block.pool.index.shape[1], self.ridge)
+        return Scores(settings.phi * scores, settings.phi * se, spent.view(2, -1).sum(0))
 
     def _bits(self, task: Task, block: Block, stage: str, p: float) -> Tensor:
         """Return `(B, M, F)` Bernoulli draws."""
@@ -86,11 +81,23 @@ class FANS(Method):
         flat = draws.bernoulli(block.keys(stage).repeat_interleave(self.n_pairs), place, task.space.n_features, p)
         return flat.view(len(block.target), self.n_pairs, -1)
 
-    def _samples(self, block: Block, near: Tensor) -> Tensor:
-        """Draw one sample a pair in proportion to its closeness: its place in the input's reference set, `(B, M)`."""
-        cumulative = near.cumsum(2) / near.sum(2, keepdim=True).clamp(min=1e-30)
-        u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(self.n_pairs)).to(near.dtype)
-        return torch.searchsorted(cumulative, u[..., None])[..., 0].clamp(max=near.shape[2] - 1)
+    def _samples(self, task: Task, block: Block, subset: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+        """Draw one sample a pair in proportion to its closeness on the subset `(B, M, F)` or outside it.
+
+        One input at a time, so that the closeness of all its pairs and samples stays in the cache.
+
+        Returns:
+            The sample's place in the input's reference set, and the mean closeness of all samples, `(B, M)` each.
+        """
+        u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(self.n_pairs))
+        places, means = [], []
+        for i in range(len(subset)):
+            near = _pair_closeness(task, block.distances[i], subset[i], block.radius[i], settings)
+            cumulative = near.cumsum(1)  # (M, S)
+            drawn = torch.searchsorted(cumulative, u[i, :, None] * cumulative[:, -1:])
+            places.append(drawn[:, 0].clamp(max=near.shape[1] - 1))
+            means.append(cumulative[:, -1] / near.shape[1])
+        return torch.stack(places), torch.stack(means)
 
 
 def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -98,14 +105,11 @@ def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda job, place: hits[job, place]
 
 
-def _pair_closeness(task: Task, block: Block, subset: Tensor, settings: Settings) -> Tensor:
-    """Return `(k_b(D_s) + k_b(D_not-s)) / 2` of every sample for every subset, `(B, M, S)`."""
-    kernel = KERNELS[settings.kernel]
-    flat, size = subset.flatten(0, 1), task.space.unit_size
-    radius = block.radius.float().repeat_interleave(subset.shape[1])[:, None]
-    distances = block.distances.float()  # B * M * S kernels: single precision halves the cost of the whole solver
-    sides = [kernel(subset_distance(distances, s, size, settings.distance), radius) for s in (flat, ~flat)]
-    return ((sides[0] + sides[1]) / 2).view(*subset.shape[:2], -1)
+def _pair_closeness(task: Task, distances: Tensor, subset: Tensor, radius: Tensor, settings: Settings) -> Tensor:
+    """Return `(k_b(D_s) + k_b(D_not-s)) / 2` of every sample for every subset of one input, `(M, S)`."""
+    kernel, size = KERNELS[settings.kernel], task.space.unit_size
+    sides = [kernel(subset_distance(distances[None], s, size, settings.distance), radius) for s in (subset, ~subset)]
+    return (sides[0] + sides[1]) / 2
 
 
 def _changed(change: Tensor, block: Block) -> Tensor:

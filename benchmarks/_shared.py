@@ -1,0 +1,72 @@
+"""What the benchmarks share: the command line, the synthetic data, tables of text and the JSON record."""
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+PACKAGES = ("numpy", "torch", "scikit-learn", "captum")
+N_COLUMNS = 20
+CAUSAL = (0, 1, 2)
+"""Columns the rule reads."""
+DECOYS = (3, 4, 5, 6, 7, 8)
+"""Columns it does not, each correlated 0.8 with a causal one."""
+
+
+def draw_inputs(n: int, seed: int) -> Floats:
+    """Draw rows `(n, 20)`: three causal columns, two decoys of each, and eleven of noise, all standard normal."""
+    rows = np.random.default_rng(seed).standard_normal((n, N_COLUMNS))
+    for place, decoy in enumerate(DECOYS):
+        rows[:, decoy] = 0.8 * rows[:, CAUSAL[place % len(CAUSAL)]] + 0.6 * rows[:, decoy]
+    return rows
+
+
+def rule(rows: Floats) -> Floats:
+    """Return the probabilities `(n, 2)` of the two classes: a slope, an interaction and a slope against it."""
+    z = 1.5 * rows[:, 0] + 1.5 * rows[:, 1] * rows[:, 2] - rows[:, 2]
+    p = 1 / (1 + np.exp(-2 * z))
+    return np.stack([1 - p, p], 1)
+
+
+def draw_labels(rows: Floats, seed: int) -> npt.NDArray[np.int64]:
+    """Draw a class for each row by the rule's probabilities."""
+    return (np.random.default_rng(seed).random(len(rows)) < rule(rows)[:, 1]).astype(np.int64)
+
+
+def parse_arguments(description: str, name: str) -> argparse.Namespace:
+    """Read `--quick` and `--out`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how well")
+    default = Path(__file__).parent / "results" / f"{name}.json"
+    parser.add_argument("--out", type=Path, default=default, help="where the JSON record goes")
+    return parser.parse_args()
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, the first column flush left and the others flush right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in (header, ["-" * w for w in widths], *rows)
+    ]
+    print("\n".join(["", title, *lines]), flush=True)
+
+
+def write_record(path: Path, settings: Mapping[str, Any], figures: Mapping[str, Any]) -> None:
+    """Write what was run, on what, and what came out, as one JSON file."""
+    about = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    versions = about | {package: version(package) for package in ("fans", *PACKAGES)}
+    record = {"settings": dict(settings), "versions": versions, "figures": dict(figures)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"\nRecord: {path}")
