@@ -52,12 +52,10 @@ def parse_arguments(description: str, name: str) -> argparse.Namespace:
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, the first column flush left and the others flush right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    first, *others = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in (header, ["-" * w for w in widths], *rows)
+        "  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=True))])
+        for row in (header, ["-" * width for width in (first, *others)], *rows)
     ]
     print("\n".join(["", title, *lines]), flush=True)
 

@@ -105,10 +105,10 @@ def make_cases(*, quick: bool) -> list[Case]:
     forest = RandomForestClassifier(200, n_jobs=1, random_state=SEED).fit(rows, draw_labels(rows, SEED))
     single = rows.astype(np.float32)
     n_explained, n_scored = (4, 2) if quick else (64, 24)
-    cases = [Case("random forest, 200 trees", forest, rows, n_explained // 2, n_scored // 2)]
-    for width in (768, 256, 176):
-        cases.append(Case(f"torch MLP, 2 x {width}", make_network(width), single, n_explained, n_scored))
-    return cases
+    networks = [
+        Case(f"torch MLP, 2 x {width}", make_network(width), single, n_explained, n_scored) for width in (768, 256, 176)
+    ]
+    return [Case("random forest, 200 trees", forest, rows, n_explained // 2, n_scored // 2), *networks]
 
 
 def make_network(width: int) -> nn.Module:
@@ -282,13 +282,13 @@ def weigh_in_fresh_process(name: str, n_inputs: int) -> Memory:
 def print_memory(found: Sequence[Memory]) -> None:
     """Print the table of peaks, each against the first of its call."""
     first = {f.call: f for f in reversed(found)}
-    header = ("call", "inputs", "peak MB", "before MB", "results MB", "peak - results", "against fewest", "goal", "")
+    header = ("call", "inputs", "before MB", "peak MB", "grown MB", "results MB", "peak - results", "ratio", "goal", "")
     rows = []
     for f in found:
         ratio = f.net / first[f.call].net
         verdict = "met" if ratio <= MEMORY_GOAL else "MISSED"
-        numbers = (f"{f.n_inputs:,}", f"{f.peak:.0f}", f"{f.before:.0f}", f"{f.results:.1f}", f"{f.net:.0f}")
-        rows.append((f.call, *numbers, f"{ratio:.3f}", f"<= {MEMORY_GOAL}", verdict))
+        sizes = [f"{mb:.1f}" for mb in (f.before, f.peak, f.peak - f.before, f.results, f.net)]
+        rows.append((f.call, f"{f.n_inputs:,}", *sizes, f"{ratio:.3f}", f"<= {MEMORY_GOAL}", verdict))
     print_table("Peak memory of a fresh process (the rule as a NumPy function)", header, rows)
 
 
@@ -310,14 +310,15 @@ def time_pns(n_inputs: int, n_background: int, n_perturb: int) -> float:
     """Return the seconds `fans.pns` takes with the rule as the model."""
     rows = draw_inputs(n_background + n_inputs, SEED)
     background, inputs = rows[:n_background], rows[n_background:]
-    settings = {"n_factual": n_perturb, "n_perturb": n_perturb, "max_batch": MAX_BATCH}
-    return timed(lambda: fans.pns(rule, inputs, SUBSET, background=background, **settings))[0]
+    return timed(
+        lambda: fans.pns(rule, inputs, SUBSET, background=background, n_factual=n_perturb, n_perturb=n_perturb)
+    )[0]
 
 
 def time_explainer(n_inputs: int) -> float:
     """Return the seconds an `Explainer` takes with the rule as the model."""
     rows = draw_inputs(N_BACKGROUND + n_inputs, SEED)
-    explainer = fans.Explainer(rule, rows[:N_BACKGROUND], max_batch=MAX_BATCH)
+    explainer = fans.Explainer(rule, rows[:N_BACKGROUND])
     return timed(lambda: explainer(rows[N_BACKGROUND:], progress=False))[0]
 
 

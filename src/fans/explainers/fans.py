@@ -84,7 +84,7 @@ class FANS(Method):
     def _samples(self, task: Task, block: Block, subset: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
         """Draw one sample a pair in proportion to its closeness on the subset `(B, M, F)` or outside it.
 
-        One input at a time, so that the closeness of all its pairs and samples stays in the cache.
+        One input at a time, in single precision, so that the closeness of all its pairs and samples stays in the cache.
 
         Returns:
             The sample's place in the input's reference set, and the mean closeness of all samples, `(B, M)` each.
@@ -92,11 +92,11 @@ class FANS(Method):
         u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(self.n_pairs))
         places, means = [], []
         for i in range(len(subset)):
-            near = _pair_closeness(task, block.distances[i], subset[i], block.radius[i], settings)
+            near = _pair_closeness(task, block.distances[i].float(), subset[i], block.radius[i].float(), settings)
             cumulative = near.cumsum(1)  # (M, S)
-            drawn = torch.searchsorted(cumulative, u[i, :, None] * cumulative[:, -1:])
+            drawn = torch.searchsorted(cumulative, (u[i, :, None] * cumulative[:, -1:]).float())
             places.append(drawn[:, 0].clamp(max=near.shape[1] - 1))
-            means.append(cumulative[:, -1] / near.shape[1])
+            means.append(cumulative[:, -1].double() / near.shape[1])
         return torch.stack(places), torch.stack(means)
 
 
