@@ -380,8 +380,8 @@ def main() -> None:
         figures = [report(problem, run_problem(problem, pool)) for problem in make_problems(n_inputs)]
     print(
         "\n* Told that three features matter, which is a gift: FANS's own subset is not.\n"
-        "Intervals: 95 %, by bootstrap over inputs (not over fits of the model). Rows: model rows an input, for FANS of "
-        "all its phases.\nKernelSHAP and LIME perturb towards the background's mean, Banzhaf and FANS towards drawn "
+        "Intervals: 95 %, by bootstrap over inputs (not over fits of the model). Rows: model rows an input, all phases "
+        "of FANS.\nKernelSHAP and LIME perturb towards the background's mean, Banzhaf and FANS towards drawn "
         "rows.\nRivals are ranked by |value| and by signed value: both are shown, the better one marked."
     )
     seeds = {"train": TRAIN_SEED, "test": TEST_SEED, "methods": METHOD_SEED, "bootstrap": BOOTSTRAP_SEED}

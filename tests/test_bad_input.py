@@ -318,9 +318,9 @@ def test_unknown_methods_and_settings():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_perturb": 0}, "`n_perturb` as a positive whole number, got 0"),
-        ({"n_factual": 1.5}, "`n_factual` as a positive whole number, got 1.5"),
-        ({"n_resample": -1}, "`n_resample` as a positive whole number, got -1"),
+        ({"n_perturb": 0}, "`n_perturb` as a whole number of at least 1, got 0"),
+        ({"n_factual": 1.5}, "`n_factual` as a whole number of at least 1, got 1.5"),
+        ({"n_resample": -1}, "`n_resample` as a whole number of at least 1, got -1"),
         ({"phi": 0}, "`phi` between 0 and 1, got 0"),
         ({"phi": "half"}, "`phi` between 0 and 1, got 'half'"),
         ({"confidence": 2}, "`confidence` between 0 and 1, got 2"),

@@ -196,10 +196,35 @@ def test_progress_reports_every_block():
     assert all(total == 9 for _, total in seen)
 
 
+def test_numpy_numbers_are_settings_like_any_other(tmp_path):
+    found = fans.Explainer(rule, BACKGROUND, n_pairs=np.int64(50), n_perturb=np.int32(4), price=np.float32(1))(
+        INPUTS[0]
+    )
+    assert fans.load(found.save(tmp_path / "e.safetensors")).settings["n_pairs"] == 50
+
+
 def test_the_search_for_a_radius_widens_it():
     plain, searched = (fans.Explainer(rule, BACKGROUND, search=s)(INPUTS[:3]) for s in (False, True))
     assert (searched.radius >= plain.radius).all()
     assert (searched.pns > plain.pns).all()
+
+
+@pytest.mark.parametrize(("tolerance", "relative"), [(None, True), ("noise", True), ("paper", False)])
+def test_the_noise_rules_give_the_tolerance_of_pns(tolerance, relative):
+    """On a background of which all rows are used, the explainer's tolerance is that of `fans.pns`."""
+    rows = BACKGROUND * np.array([1.0, 5.0, 1, 1, 1, 1])
+    settings: dict[str, Any] = {"radius": 3.0, "tolerance": tolerance}
+    found = fans.Explainer(rule, rows, n_background=150, **settings)(rows[0])
+    asked = fans.pns(rule, rows[0], np.arange(6) < 2, background=rows, n_factual=1, n_perturb=1, **settings)
+    assert found.tolerance[0] == asked.tolerance[0]
+    other = fans.pns(rule, rows[0], np.arange(6) < 2, background=rows, n_factual=1, n_perturb=1, radius=3.0)
+    assert (found.tolerance[0] == other.tolerance[0]) == relative
+
+
+def test_a_fixed_tolerance_stays_fixed_when_the_radius_is_searched_for():
+    found = fans.Explainer(rule, BACKGROUND, tolerance=0.07, search=True)(INPUTS[:2])
+    assert found.tolerance.tolist() == [0.07, 0.07]
+    assert fans.Explainer(rule, BACKGROUND, tolerance=0.07).score(INPUTS[0], found.subset[0]).tolerance[0] == 0.07
 
 
 def test_real_data_beats_a_random_subset_of_the_same_size():

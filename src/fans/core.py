@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, ClassVar, Literal, TypeVar
@@ -56,6 +56,12 @@ def choose(what: str, value: object, known: Iterable[str]) -> str:
 def is_number(value: object) -> bool:
     """Tell whether `value` is a real number, Python's or NumPy's."""
     return isinstance(value, Real)
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise unless `value` is a whole number (Python's or NumPy's) of at least `least`."""
+    if not isinstance(value, Integral) or int(value) < least:
+        raise InputError(f"Expected `{name}` as a whole number of at least {least}, got {value!r}")
 
 
 def normal_quantile(confidence: float) -> float:

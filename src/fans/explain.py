@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import PNS, Explanation, InputError, Interrupted, choose
+from fans.core import PNS, Explanation, Interrupted, check_whole, choose
 from fans.estimate import (
     RADII,
     TOLERANCES,
@@ -56,12 +56,16 @@ class Neighbourhood:
 
     def __post_init__(self) -> None:
         for name in ("n_background", "n_local"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 0:
-                raise InputError(f"Expected `{name}` as a whole number of at least 0, got {getattr(self, name)!r}")
+            check_whole(name, getattr(self, name), 0)
         if isinstance(self.radius, str):
             choose("`radius`", self.radius, RADII)
         if isinstance(self.tolerance, str):
             choose("`tolerance`", self.tolerance, (*TOLERANCES, "search"))
+
+    @property
+    def seeks_tolerance(self) -> bool:
+        """Whether the tolerance is to be searched for."""
+        return isinstance(self.tolerance, str) and self.tolerance == "search"
 
 
 class Explainer:
@@ -169,7 +173,7 @@ class Explainer:
         found, radii, tolerances = [], [], []
         with self.task.predict.session():
             for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
-                block = inputs.block(part).block
+                block = replace(inputs.block(part).block, search=self._search(tolerance=True))
                 estimate, b, c = strict_estimate(self.task, block, chosen[part], "score", self.settings)
                 found.append(estimate)
                 radii.append(b)
@@ -177,17 +181,12 @@ class Explainer:
         n_rows = self.task.predict.n_rows - before
         return gather(found, chosen, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows, inputs.n_samples)
 
-    @property
-    def search(self) -> Search | None:
-        """What a search for the radius and the tolerance of one subset tries, if there is to be one."""
+    def _search(self, *, tolerance: bool) -> Search | None:
+        """Return what a search for the radius and, if it is still open, the tolerance of one subset tries."""
         radii = LITERAL.radii if self.neighbourhood.search else (1.0,)
-        if isinstance(self.neighbourhood.tolerance, str) and self.neighbourhood.tolerance == "search":
+        if tolerance and self.neighbourhood.seeks_tolerance:
             return replace(MEANINGFUL, radii=radii)
         return Search(radii, (1.0,), ()) if self.neighbourhood.search else None
-
-    def _last_search(self) -> Search | None:
-        """What is still to be searched for once the subset and its tolerance are chosen: the radius."""
-        return Search(LITERAL.radii, (1.0,), ()) if self.neighbourhood.search else None
 
     def _rows_per_input(self) -> int:
         """Return about how many perturbations of one input are held at a time."""
@@ -200,7 +199,7 @@ class Explainer:
         block, task = ready.block, self.task
         scored = self.method.attribute(task, block, self.settings)
         chosen = best_subset(task, block, scored.scores, self.settings, self.selection)
-        final = replace(block, tolerance=chosen.tolerance, search=self._last_search())
+        final = replace(block, tolerance=chosen.tolerance, search=self._search(tolerance=False))
         found, radius, tolerance = strict_estimate(task, final, chosen.subset, "strict", self.settings)
         return _Piece(
             scores=scored.scores.numpy(),
@@ -264,7 +263,7 @@ class Explainer:
     def noise_tolerance(self) -> Tensor:
         """Return the tolerance of each class `(C,)` by the noise rule, evaluated once."""
         if self._noise is None:
-            relative = self.neighbourhood.tolerance == "noise"
+            relative = self.neighbourhood.tolerance != "paper"
             self._noise = noise_tolerance(
                 self.task,
                 self.settings.change,
@@ -335,13 +334,14 @@ class _Inputs:
         target = task.targets(None, outputs) if self.target is None else self.target[part]
         distances = task.space.unit_distances(rows, pool.samples(), settings.distance).double()
         radius = resolve_radius(self.radius, part, distances, task.space.unit_size, settings.distance)
-        if self.tolerance == "search":
+        if around.seeks_tolerance:
             tolerance = torch.zeros(len(rows), dtype=torch.float64)
         elif isinstance(self.tolerance, str):
             tolerance = explainer.noise_tolerance()[target]
         else:
             tolerance = self.tolerance[part]
-        block = Block(pool, distances, target, ids, radius, tolerance, explainer.search, explainer.seed)
+        search = MEANINGFUL if around.seeks_tolerance else None
+        block = Block(pool, distances, target, ids, radius, tolerance, search, explainer.seed)
         return _Ready(block, outputs, 1 + around.n_local)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fans.core import InputError, choose, is_number, normal_quantile
+from fans.core import InputError, check_whole, choose, is_number, normal_quantile
 from fans.spaces import Distance
 
 Kernel = Literal["gaussian", "indicator"]
@@ -172,8 +172,7 @@ class Settings:
         choose("`estimator`", self.estimator, ("exact", "weighted", "resample"))
         choose("`scale`", self.scale, ("unit", "paper"))
         for name in ("n_factual", "n_perturb", "n_resample"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InputError(f"Expected `{name}` as a positive whole number, got {getattr(self, name)!r}")
+            check_whole(name, getattr(self, name), 1)
         for name in ("phi", "confidence"):
             if not is_number(getattr(self, name)) or not 0 < getattr(self, name) < 1:
                 raise InputError(f"Expected `{name}` between 0 and 1, got {getattr(self, name)!r}")

@@ -62,7 +62,7 @@ def test_standard_errors_of_scores_equal_their_spread_over_backgrounds():
 
 
 def test_the_averaged_tolerance_is_the_mean_over_all_tolerances():
-    """With the tolerance searched for, a change counts by the share of tolerances just below a change that it exceeds."""
+    """With the tolerance searched for, a change counts by the share of tolerances it exceeds."""
     change = torch.tensor([[0.0, 0.001, 0.3, 0.1, 0.2, 0.2]], dtype=torch.float64)
     block = Block(None, None, None, [0], None, torch.zeros(1), MEANINGFUL, 0)  # type: ignore[arg-type]
     tolerances = [c - 1e-9 for c in (0.3, 0.1, 0.2, 0.2)]  # the others are less than a fiftieth of the largest

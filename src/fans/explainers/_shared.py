@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fans.core import InputError, Registered, is_number
+from fans.core import InputError, Registered, check_whole, is_number
 from fans.estimate import closeness, largest_change, moments
 from fans.pns import Settings, pns_terms
 from fans.task import Task
@@ -64,10 +64,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         for name, least in (("n_sweep", 1), ("refine", 0)):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                raise InputError(
-                    f"Expected `{name}` as a whole number of at least {least}, got {getattr(self, name)!r}"
-                )
+            check_whole(name, getattr(self, name), least)
         if not is_number(self.price) or not 0 <= self.price < math.inf:
             raise InputError(f"Expected `price` of at least 0, got {self.price!r}")
 

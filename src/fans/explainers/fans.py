@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.core import InputError, choose, is_number
+from fans.core import InputError, check_whole, choose, is_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import KERNELS, Settings
 from fans.task import Task
@@ -49,8 +49,7 @@ class FANS(Method):
 
     def __post_init__(self) -> None:
         choose("`solver`", self.solver, ("game",))
-        if not isinstance(self.n_pairs, int) or self.n_pairs < 2:
-            raise InputError(f"Expected `n_pairs` as a whole number of at least 2, got {self.n_pairs!r}")
+        check_whole("n_pairs", self.n_pairs, 2)
         if not is_number(self.ridge) or not self.ridge >= 0:
             raise InputError(f"Expected `ridge` of at least 0, got {self.ridge!r}")
 
