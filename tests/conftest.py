@@ -1,0 +1,5 @@
+"""One thread for torch: the tensors of tests are small, and threads that wait for each other cost more than they save."""
+
+import torch
+
+torch.set_num_threads(1)
