@@ -143,22 +143,22 @@ class Explainer:
         started = time.perf_counter()
         rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
         inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
-        done: list[_Piece] = []
+        done = _Results(len(rows))
         try:
             with self.task.predict.session(), _progress(progress, len(rows)) as advance:
                 for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
-                    done.append(self._explain(inputs.block(part)))
+                    done.add(self._explain(inputs.block(part)))
                     advance(part.stop)
         except KeyboardInterrupt:
-            n = sum(len(piece.scores) for piece in done)
+            n = done.n
             stopped = Interrupted(
                 f"Interrupted after {n} of {len(rows)} inputs; those are in this error's `partial`, and "
                 f"x[{n}:] with ids={inputs.ids[n : n + 1]}... explains the rest as it would have been"
             )
-            stopped.partial = self._assemble(done, inputs, started) if done else None
+            stopped.partial = self._assemble(done, inputs, started) if done.n else None
             raise stopped from None
         except Exception as error:  # the model's own errors too: what was paid for is not thrown away
-            error.partial = self._assemble(done, inputs, started) if done else None  # type: ignore[attr-defined]
+            error.partial = self._assemble(done, inputs, started) if done.n else None  # type: ignore[attr-defined]
             raise
         explanation = self._assemble(done, inputs, started)
         warn_if_thin(torch.from_numpy(explanation.ess), inputs.n_samples)
@@ -221,16 +221,9 @@ class Explainer:
             notes=notes(found.point, chosen.subset),
         )
 
-    def _assemble(self, pieces: list["_Piece"], inputs: "_Inputs", started: float) -> Explanation:
-        """Join the pieces of all blocks into one explanation."""
-        joined: dict[str, Any] = {}
-        for f in fields(_Piece):
-            parts = [getattr(piece, f.name) for piece in pieces]
-            if parts[0] is None:
-                joined[f.name] = None
-            else:
-                joined[f.name] = sum(parts, ()) if isinstance(parts[0], tuple) else np.concatenate(parts)
-        n = len(joined["scores"])
+    def _assemble(self, done: "_Results", inputs: "_Inputs", started: float) -> Explanation:
+        """Make an explanation of what is done."""
+        joined, n = done.so_far(), done.n
         evaluations = {phase: joined.pop(phase) for phase in ("reference", "scoring", "sweep", "strict")}
         space = self.task.space
         return Explanation(
@@ -311,6 +304,35 @@ class _Piece:
     sweep: Any
     strict: Any
     notes: tuple[str, ...]
+
+
+class _Results:
+    """The results of the blocks done so far, in arrays for all inputs from the start.
+
+    Small results of each block, kept among its large temporaries, would pin the heap in ever more pieces.
+    """
+
+    def __init__(self, n_inputs: int) -> None:
+        self.n_inputs, self.n = n_inputs, 0
+        self._arrays: dict[str, Any] = {}
+        self._notes: list[str] = []
+
+    def add(self, piece: _Piece) -> None:
+        """Copy the results of one more block."""
+        part = slice(self.n, self.n + len(piece.scores))
+        for f in fields(piece):
+            value = getattr(piece, f.name)
+            if isinstance(value, np.ndarray):
+                if not self.n:
+                    self._arrays[f.name] = np.zeros((self.n_inputs, *value.shape[1:]), value.dtype)
+                self._arrays[f.name][part] = value
+        self._notes += piece.notes
+        self.n = part.stop
+
+    def so_far(self) -> dict[str, Any]:
+        """Return the fields of `_Piece` for all inputs done."""
+        arrays = {name: array[: self.n] for name, array in self._arrays.items()}
+        return {"scores_se": None} | arrays | {"notes": tuple(self._notes)}
 
 
 class _Inputs:
