@@ -35,7 +35,7 @@ def network() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(6, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
 
 
-def same(a: fans.Explanation, b: fans.Explanation, tolerance: float = 0.0) -> None:
+def check_same(a: fans.Explanation, b: fans.Explanation, tolerance: float = 0.0) -> None:
     for name in ARRAYS:
         assert getattr(a, name) == pytest.approx(getattr(b, name), rel=tolerance, abs=tolerance, nan_ok=True), name
 
@@ -71,12 +71,12 @@ def test_batch_size_chunking_and_order_do_not_matter(max_batch):
     whole = fans.Explainer(model, background, **settings)(rows)
     order = [5, 2, 8] if max_batch > 1 else [5]
     part = fans.Explainer(model, background, max_batch=max_batch, **settings)(rows[order], ids=order)
-    same(part, whole[order], 1e-5)
+    check_same(part, whole[order], 1e-5)
 
 
 def test_the_seed_changes_the_draws_and_fixes_them():
     one, again, other = (fans.Explainer(rule, BACKGROUND, seed=s)(INPUTS[:2]) for s in (1, 1, 2))
-    same(one, again)
+    check_same(one, again)
     assert np.abs(one.scores - other.scores).max() > 1e-4
 
 
@@ -139,7 +139,7 @@ def test_slicing_and_iteration(explanation):
     assert len(explanation[2:5]) == 3
     assert explanation[-1].ids == (8,)
     assert [len(e) for e in explanation] == [1] * 9
-    same(explanation[[3, 1]], explanation[np.array([3, 1])])
+    check_same(explanation[[3, 1]], explanation[np.array([3, 1])])
     assert explanation[4].sentences[0] == explanation.sentences[4]
     with pytest.raises(IndexError, match="below 9, got 9"):
         explanation[9]

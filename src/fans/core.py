@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -76,9 +76,6 @@ def extra(package: str, extra_name: str, purpose: str) -> MissingExtra:
     )
 
 
-T = TypeVar("T", bound="Registered")
-
-
 class Registered:
     """A family whose members register themselves by `name`: subclass it and set `registry = {}` to found one."""
 
@@ -93,15 +90,6 @@ class Registered:
         if name in cls.registry:
             raise TypeError(f"Expected a new name for {cls.__qualname__}, got {name!r}, taken by {cls.registry[name]}")
         cls.registry[name] = cls
-
-    @classmethod
-    def make(cls: type[T], what: str, name: str, settings: Mapping[str, Any]) -> T:
-        """Build the member called `name` from its settings, refusing unknown names of either."""
-        member = cls.registry[choose(what, name, sorted(cls.registry))]
-        known = [f.name for f in fields(member) if f.init]  # type: ignore[arg-type]
-        for key in settings:
-            choose(f"a setting of {what} {name!r}", key, known)
-        return member(**settings)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
