@@ -1,4 +1,4 @@
-"""One thread for torch: the tensors of tests are small, and threads that wait for each other cost more than they save."""
+"""One thread for torch: the tensors of tests are small, and threads waiting for each other cost more than they save."""
 
 import torch
 
