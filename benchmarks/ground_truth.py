@@ -157,7 +157,7 @@ def attribute_with_captum(method: Any, coalitions: Callable[..., Iterator[Tensor
     """Run a method of Captum on one input.
 
     Captum draws coalitions, and reads them back for the regression, one by one; here both are done at once, with the
-    same distribution and the same regression, in a third of the time.
+    same distribution and the same regression, in less time.
     """
     torch.manual_seed(q.seed)
     method.perturb_func = coalitions

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import fans
+from fans.pns import perturb, quantile, wilson
 from tests import oracles
 
 MEASURES = ("pns", "pn", "ps", "p_ab", "p_nab", "ess_nc", "ess_sf")
@@ -366,3 +368,32 @@ def test_a_thin_neighbourhood_warns_once_and_says_what_to_do():
     with pytest.warns(fans.FansWarning, match=r'2 of 2 estimates.*of 50.*radius="ess"') as caught:
         fans.pns(smooth, background[:2], SUBSET, background=background, baseline=0.0, radius=0.05, tolerance=0.1)
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_perturbing_replaces_what_is_hit_and_tells_what_moved(dtype):
+    rng = np.random.default_rng(0)
+    rows, baseline = (torch.tensor(rng.integers(-2, 3, size=(500, 3)), dtype=dtype) for _ in range(2))
+    hit = torch.tensor(rng.random((500, 3)) < 0.5)
+    perturbed, moved = perturb(rows, hit, baseline)
+    expected = np.where(hit.numpy(), baseline.numpy(), rows.numpy())
+    assert np.array_equal(perturbed.numpy(), expected)
+    assert np.array_equal(moved.numpy(), (expected != rows.numpy()).any(axis=1))
+
+
+def test_wilson_intervals_solve_their_equation_and_students_factor_widens_them():
+    """The ends of a score interval are where the estimate is exactly z standard errors away."""
+    p, n = np.array([0.0, 0.03, 0.3, 0.9, 1.0]), 50.0
+    se = np.sqrt(p * (1 - p) / n)
+    support = torch.full((5,), 1e9, dtype=torch.float64)
+    support[[0, 4]] = n  # at 0 and 1 the support stands in for the sample size
+    low, high = wilson(torch.tensor(p), torch.tensor(se), support, 0.95).numpy().T
+    z = stats.t.ppf(0.975, np.where(se > 0, 1e9, n - 1))
+    for end, inner in ((low, p > 0), (high, p < 1)):
+        distance = np.abs(p - end)[inner]
+        assert distance == pytest.approx((z * np.sqrt(end * (1 - end) / n))[inner], rel=1e-3)
+    assert low[0] == pytest.approx(0.0, abs=1e-12)
+    assert high[4] == pytest.approx(1.0, abs=1e-12)
+    for freedom in (5, 10, 40):
+        found = float(quantile(0.95, torch.tensor(float(freedom), dtype=torch.float64)))
+        assert found == pytest.approx(stats.t.ppf(0.975, freedom), rel=0.01)

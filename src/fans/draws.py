@@ -77,7 +77,7 @@ def bernoulli(keys: Tensor, position: Tensor, n_features: int, phi: float = 0.5)
     n_words = -(-n_features * bits // 64)
     places = position[:, None] * n_words + torch.arange(n_words, device=keys.device)
     drawn = words(keys[:, None], places)
-    if bits == 1:  # NumPy unpacks bits some twenty times faster than shifts and masks do
+    if bits == 1:  # NumPy unpacks bits much faster than shifts and masks do
         octets = drawn.view(torch.uint8).cpu().numpy()
         unpacked = np.unpackbits(octets, axis=1, count=n_features, bitorder="little")
         return torch.from_numpy(unpacked.view(np.bool_)).to(keys.device)

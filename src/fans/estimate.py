@@ -3,7 +3,7 @@
 import math
 import operator
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -93,16 +93,18 @@ def estimate(
     radius: Tensor,
     tolerance: Tensor,
     settings: Settings,
-    resample_keys: tuple[Tensor, Tensor] | None = None,
+    keys: Callable[[str], Tensor],
 ) -> Estimate:
-    """Estimate PN, PS and PNS of J subsets from their trials, with standard errors and intervals."""
+    """Estimate PN, PS and PNS of J subsets from their trials, with standard errors and intervals.
+
+    `keys(stage)` gives the streams `(J,)` of any further draws.
+    """
     m = moments(closeness(task, trials, radius, settings), trials, tolerance, settings)
     found = point(m, settings)
     variance = variances(task, trials, m, radius, tolerance, settings)
     n_rows = trials.n_rows
     if settings.estimator == "resample":
-        assert resample_keys is not None
-        found, extra_variance, spent = _resampled(task, trials, m, found, tolerance, settings, resample_keys)
+        found, extra_variance, spent = _resampled(task, trials, m, found, tolerance, settings, keys)
         variance, n_rows = variance + extra_variance, n_rows + spent
     full, empty = trials.subset.all(1), ~trials.subset.any(1)
     found = replace(found, pn=found.pn.masked_fill(full, 1.0))
@@ -126,7 +128,7 @@ def _resampled(
     found: Point,
     tolerance: Tensor,
     settings: Settings,
-    keys: tuple[Tensor, Tensor],
+    keys: Callable[[str], Tensor],
 ) -> tuple[Point, Tensor, Tensor]:
     """Redo the interventional stage the paper's way: draw samples by weight, perturb each anew (Eqs. 12, 14).
 
@@ -135,12 +137,12 @@ def _resampled(
     """
     draw = torch.arange(settings.n_resample)
     sides = []
-    for weights, jobs, key in zip(
-        (m.sufficiency, m.necessity), (trials.jobs_subset, trials.jobs_rest), keys, strict=True
-    ):
+    plan = (("subset", m.sufficiency, trials.jobs_subset), ("rest", m.necessity, trials.jobs_rest))
+    for side, weights, jobs in plan:
+        sample, hit, row = (keys(f"resample/{side}/{what}") for what in ("sample", "hit", "row"))
         cumulative = weights.cumsum(1) / weights.sum(1, keepdim=True).clamp(min=1e-300)
-        place = torch.searchsorted(cumulative, draws.uniform(key[:, None], draw)).clamp(max=weights.shape[1] - 1)
-        again = replace(jobs, index=jobs.index.gather(1, place), hit_keys=key + 1, row_keys=key + 2)
+        place = torch.searchsorted(cumulative, draws.uniform(sample[:, None], draw)).clamp(max=weights.shape[1] - 1)
+        again = replace(jobs, index=jobs.index.gather(1, place), hit_keys=hit, row_keys=row)
         sides.append(perturbed_changes(task, trials.pool, again, settings.n_perturb, settings.phi, settings.change))
     changed, unchanged = [((s.change > tolerance[:, None, None]).double()).mean(-1) for s in sides]  # (J, R)
     unchanged = 1 - unchanged
@@ -267,8 +269,7 @@ def strict_estimate(
         if settings.estimator != "exact":  # enumeration has no draws to renew
             spent = trials.n_rows
             trials = run_trials(task, block, subset[:, None], stage, settings)
-    keys = (block.keys(f"{stage}/resample/subset"), block.keys(f"{stage}/resample/rest"))
-    found = estimate(task, trials, radius, tolerance, settings, keys)
+    found = estimate(task, trials, radius, tolerance, settings, lambda what: block.keys(f"{stage}/{what}"))
     return replace(found, n_rows=found.n_rows + spent), radius, tolerance
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.core import InputError, Kind, ModelError, choose
+from fans.core import InputError, Kind, ModelError, check_whole, choose
 from fans.spaces import FeatureSpace, FittedSpace, guess_space, shape_of
 
 Output = Literal["probability", "raw"]
@@ -221,8 +221,7 @@ class Task:
         rows = fitted.encode(background, "background")
         if max_batch is None:
             max_batch = max(256, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
-        elif not isinstance(max_batch, int | np.integer) or max_batch < 1:
-            raise InputError(f"Expected `max_batch` as a positive number of rows, got {max_batch!r}")
+        check_whole("max_batch", max_batch, 1)
         predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch))
         missing = fitted.baseline(fitted.baselines[0] if baseline is None else baseline, rows)
         with predict.session():

@@ -61,18 +61,12 @@ class Reference:
         hit = draws.bernoulli(keys.expand_as(place).flatten(), place.flatten(), task.space.n_features, rate)
         donors = task.background[draws.integers(donor_keys, place, n_all)].flatten(0, 1)
         copies, _ = perturb(x.repeat_interleave(n_local, 0), task.space.spread(hit), donors)
-        own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(
-            0, 1
-        )  # (B * (1 + n_local), E)
-        outputs = task.predict(own)
         n_own = 1 + n_local
-        index = torch.cat(
-            [
-                torch.arange(len(kept)).expand(len(x), -1),
-                len(kept) + torch.arange(len(own)).view(len(x), n_own),
-            ],
-            1,
-        )
+        own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(0, 1)  # (B * n_own, E)
+        outputs = task.predict(own)
+        places_kept = torch.arange(len(kept)).expand(len(x), -1)
+        places_own = len(kept) + torch.arange(len(own)).view(len(x), n_own)
+        index = torch.cat([places_kept, places_own], 1)
         source = torch.cat([kept, torch.full((len(own),), -1)])
         pool = cls(torch.cat([task.background[kept], own]), torch.cat([task.outputs[kept], outputs]), index, source)
         return pool, outputs[::n_own]

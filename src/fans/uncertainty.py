@@ -36,7 +36,6 @@ def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance:
     out = []
     for total in totals:  # each of J estimates depends on its own leaves alone
         grads = torch.autograd.grad(total, list(leaves.values()), retain_graph=True, allow_unused=True)
-        grads = torch.autograd.grad(total, list(leaves.values()), retain_graph=True, allow_unused=True)
         slopes = {
             name: (g if g is not None else torch.zeros_like(leaf)).nan_to_num()
             for (name, leaf), g in zip(leaves.items(), grads, strict=True)
@@ -123,5 +122,6 @@ def _variance(task: Task, trials: Trials, sides: list[_Side], settings: Settings
             noise += (residual**2).sum(1)  # the draws' own noise is in the samples' influence already
         if settings.estimator == "resample":
             noise += (of_hard**2).sum((1, 2))  # these draws stand in for the ones resampling makes
-    total = (of_row**2).sum(1) - noise
-    return torch.maximum(total, (of_row**2).sum(1) / 4) * n_rows / max(n_rows - 1, 1) + local
+    squares = (of_row**2).sum(1)
+    total = torch.maximum(squares - noise, squares / 4)  # in a small sample the noise may be overestimated
+    return total * n_rows / max(n_rows - 1, 1) + local

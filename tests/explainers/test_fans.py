@@ -9,7 +9,7 @@ import torch
 
 import fans
 from fans.explain import _Inputs
-from fans.explainers._shared import Selection, best_subset
+from fans.explainers._shared import Selection, best_subset, sizes
 from fans.explainers.fans import _changed
 from fans.pns import MEANINGFUL
 from fans.trials import Block
@@ -110,3 +110,9 @@ def test_a_swap_repairs_a_wrong_ranking():
     selection = Selection(n_sweep=20_000, refine=2)
     chosen = best_subset(asked.task, block, wrong, asked.settings, selection)
     assert chosen.subset[0].nonzero().flatten().tolist() == [0, 1]
+
+
+def test_sizes_double_with_halves_between_and_end_with_everything():
+    assert sizes(1) == [1]
+    assert sizes(20) == [1, 2, 3, 4, 6, 8, 12, 16, 20]
+    assert sizes(24) == [1, 2, 3, 4, 6, 8, 12, 16, 24]

@@ -80,8 +80,8 @@ class Chosen:
 
 def sizes(n_features: int) -> list[int]:
     """Return subset sizes to try: 1, 2, 3, 4, 6, 8, 12, 16, ... up to all."""
-    out = [k for base in range(n_features.bit_length()) for k in (2**base, 3 * 2 ** (base - 1)) if k == int(k)]
-    return sorted({int(k) for k in out if k < n_features} | {n_features})
+    doublings = [2**i for i in range(n_features.bit_length())]
+    return sorted({k for k in (*doublings, *(3 * d for d in doublings)) if k < n_features} | {n_features})
 
 
 def best_subset(task: Task, block: Block, scores: Tensor, settings: Settings, selection: Selection) -> Chosen:
