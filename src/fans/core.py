@@ -36,7 +36,7 @@ class MissingExtra(FansError, ImportError):
 
 
 class Interrupted(FansError, KeyboardInterrupt):
-    """Ctrl-C during an explanation; `partial` holds the inputs already explained."""
+    """Ctrl-C; after an explanation `partial` holds the inputs already explained."""
 
 
 class FansWarning(UserWarning):
@@ -74,6 +74,16 @@ def extra(package: str, extra_name: str, purpose: str) -> MissingExtra:
     return MissingExtra(
         f"Expected {package} for {purpose}, got none; install it with: pip install 'fans[{extra_name}]'"
     )
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all: a reader never sees half of it, and a failure leaves what was there."""
+    temporary = path.with_name(path.name + ".partial")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Registered:
@@ -148,6 +158,7 @@ def _with_interval(value: float, interval: Array) -> str:
 
 
 Kind = Literal["probability", "output"]
+Modality = Literal["table", "image"]
 
 
 @dataclass(frozen=True)
@@ -157,6 +168,7 @@ class Explanation:
     Attributes:
         scores: `(B, F)` importance of each feature; higher is more important.
         scores_se: `(B, F)` their standard errors, or None where the method has none.
+        history: `(B, steps)` what the method maximised at each step, NaN after its last; None if it took no steps.
         subset: `(B, F)` bool, the subset with the highest PNS net of its price (setting `price`; 0: the plain maximum).
         pns, pn, ps: `(B,)` strict estimates for `subset`, from draws that had no part in choosing it.
         interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
@@ -164,8 +176,9 @@ class Explanation:
         radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
         target: `(B,)` the explained class (0 for a regressor).
         prediction: `(B,)` the model's output for that class.
-        inputs: `(B, E)` the explained inputs, categories as codes.
-        elements: `(*input)` which feature each element of an input belongs to.
+        modality: what kind of inputs these are.
+        inputs: `(B, *input)` the explained inputs, categories as codes.
+        elements: `(*input)` which feature each element of an input belongs to; `(B, *input)` where each has its own.
         element_names, categories: names of the elements, and what the codes of categorical ones stand for.
         kind: whether the explained output is a probability.
         change: what counted as a changed prediction.
@@ -176,6 +189,7 @@ class Explanation:
 
     scores: Array
     scores_se: Array | None
+    history: Array | None
     subset: Array
     pns: Array
     pn: Array
@@ -197,6 +211,7 @@ class Explanation:
     confidence: float
     kind: Kind
     change: str
+    modality: Modality
     inputs: Array
     elements: Array
     element_names: tuple[str, ...]
@@ -204,7 +219,7 @@ class Explanation:
     notes: tuple[str, ...]
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
-        *("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance"),
+        *("scores", "scores_se", "history", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance"),
         *("target", "prediction", "inputs", "ids", "notes"),
     )
 
@@ -228,7 +243,24 @@ class Explanation:
     @property
     def heatmap(self) -> Array:
         """Scores in the input's own shape, `(B, *input)`: every element carries its feature's score."""
-        return self.scores[:, self.elements]
+        if self.elements.ndim < self.inputs.ndim:
+            return self.scores[:, self.elements]
+        flat = np.take_along_axis(self.scores, self.elements.reshape(len(self), -1), 1)
+        return flat.reshape(self.inputs.shape)
+
+    @property
+    def present(self) -> Array:
+        """Which features exist in each input, `(B, F)`: an image may have fewer superpixels than were asked for."""
+        if self.elements.ndim < self.inputs.ndim:
+            return np.ones_like(self.subset)
+        found = np.zeros_like(self.subset)
+        np.put_along_axis(found, self.elements.reshape(len(self), -1), True, 1)
+        return found
+
+    @property
+    def mask(self) -> Array:
+        """The chosen subset in the input's own shape, `(B, *input)` bool."""
+        return replace(self, scores=self.subset).heatmap
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -275,7 +307,8 @@ class Explanation:
         taken: dict[str, Any] = {
             "evaluations": {k: v if k == "shared" else v[chosen] for k, v in self.evaluations.items()}
         }
-        for name in self._PER_INPUT:
+        own = ("elements",) if self.elements.ndim == self.inputs.ndim else ()
+        for name in (*self._PER_INPUT, *own):
             value = getattr(self, name)
             if isinstance(value, tuple):
                 taken[name] = tuple(value[i] for i in chosen)

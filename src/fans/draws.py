@@ -61,6 +61,25 @@ def integers(keys: Tensor, position: Tensor, n: int | Tensor) -> Tensor:
     return (uniform(keys, position) * n).long()
 
 
+def noise(keys: Tensor, position: Tensor, n_elements: int, low: float, high: float) -> Tensor:
+    """Return float32 draws from `low` to `high`, on 65,536 levels, four to a word.
+
+    Args:
+        keys: `(n,)` the stream of each row.
+        position: `(n,)` the row's own place in its stream.
+        n_elements: E.
+        low: of the range.
+        high: of the range.
+
+    Returns:
+        `(n, E)`.
+    """
+    n_words = -(-n_elements // 4)
+    places = position[:, None] * n_words + torch.arange(n_words, device=keys.device)
+    levels = words(keys[:, None], places).view(torch.int16)[:, :n_elements].float()
+    return levels.mul_((high - low) / 2**16).add_(low + (high - low) * (0.5 + 2.0**-17))
+
+
 def bernoulli(keys: Tensor, position: Tensor, n_features: int, phi: float = 0.5) -> Tensor:
     """Draw `hit ~ Bernoulli(phi)` for each feature of each row.
 

@@ -31,7 +31,7 @@ from fans.pns import (
     scott_radius,
     wilson,
 )
-from fans.spaces import Distance, FeatureSpace
+from fans.spaces._shared import Distance, FeatureSpace, Units
 from fans.task import Output, Task, TaskKind
 from fans.trials import (
     Block,
@@ -48,18 +48,18 @@ HANDFUL = 5.0
 """Fewer effective samples than this earn a warning."""
 
 
-def closeness(task: Task, trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+def closeness(trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
     """Return `k_b` of the distance on each subset and on its rest, `(J, S)` each.
 
     With s = all there is no rest whose perturbation could be the event not-A: its kernel counts for nothing.
     """
     kernel = KERNELS[settings.kernel]
-    size = task.space.unit_size
+    sizes = trials.pool.units.sizes_of(trials.owner)
     on_subset, on_rest = (
-        kernel(subset_distance(trials.distances, chosen, size, settings.distance), radius[:, None])
-        for chosen in (trials.subset, ~trials.subset)
+        kernel(subset_distance(trials.distances, chosen, sizes, settings.distance), radius[:, None])
+        for chosen in (trials.subset, trials.rest)
     )
-    return on_subset, on_rest.masked_fill(trials.subset.all(1)[:, None], 0.0)
+    return on_subset, on_rest.masked_fill(~trials.rest.any(1)[:, None], 0.0)
 
 
 def moments(near: tuple[Tensor, Tensor], trials: Trials, tolerance: Tensor, settings: Settings) -> Moments:
@@ -99,14 +99,14 @@ def estimate(
 
     `keys(stage)` gives the streams `(J,)` of any further draws.
     """
-    m = moments(closeness(task, trials, radius, settings), trials, tolerance, settings)
+    m = moments(closeness(trials, radius, settings), trials, tolerance, settings)
     found = point(m, settings)
     variance = variances(task, trials, m, radius, tolerance, settings)
     n_rows = trials.n_rows
     if settings.estimator == "resample":
         found, extra_variance, spent = _resampled(task, trials, m, found, tolerance, settings, keys)
         variance, n_rows = variance + extra_variance, n_rows + spent
-    full, empty = trials.subset.all(1), ~trials.subset.any(1)
+    full, empty = ~trials.rest.any(1), ~trials.subset.any(1)
     found = replace(found, pn=found.pn.masked_fill(full, 1.0))
     fixed = torch.stack([empty, full, torch.zeros_like(full)], 1)  # known by definition, whatever the sample
     se = variance.clamp(min=0).sqrt().masked_fill(fixed, 0.0)
@@ -174,24 +174,22 @@ def given_radius(radius: Any, n_inputs: int) -> Tensor | str | None:
     return _per_input("radius", radius, n_inputs, positive=True)
 
 
-def resolve_radius(
-    radius: Tensor | str | None, part: slice, distances: Tensor, unit_size: Tensor, kind: Distance
-) -> Tensor:
+def resolve_radius(radius: Tensor | str | None, part: slice, distances: Tensor, units: Units, kind: Distance) -> Tensor:
     """Return the radius of each input of a block `(B,)`: as given, or by a named rule.
 
     `None` is Scott's rule, or, where that leaves fewer than ten effective samples (counted over all features, so that
     all subsets of an input share the radius), the radius that has ten.
     """
-    n_inputs, n_samples, n_features = distances.shape
+    n_inputs, n_samples, _ = distances.shape
     if isinstance(radius, Tensor):
         return radius[part]
     if radius == "paper":
-        return torch.full((n_inputs,), paper_radius(n_samples, n_features), dtype=torch.float64)
+        n_dimensions = int(units.size[0].sum())
+        return torch.full((n_inputs,), paper_radius(n_samples, n_dimensions), dtype=torch.float64)
     scott = torch.full((n_inputs,), scott_radius(n_samples), dtype=torch.float64)
     if radius == "scott":
         return scott
-    everything = torch.ones(n_inputs, n_features, dtype=torch.bool)
-    squared = subset_distance(distances, everything, unit_size, kind)
+    squared = subset_distance(distances, units.present.expand(n_inputs, -1), units.size, kind)
     if radius == "ess":
         return ess_radius(squared, max(min(10.0, n_samples / 2), n_samples / 5))
     wanted = min(10.0, n_samples / 2)
@@ -229,7 +227,7 @@ def largest_change(trials: Trials) -> Tensor:
 
 
 def maximise(
-    task: Task, trials: Trials, radius: Tensor, tolerance: Tensor, settings: Settings, search: Search
+    trials: Trials, radius: Tensor, tolerance: Tensor, settings: Settings, search: Search
 ) -> tuple[Tensor, Tensor]:
     """Return the radius and tolerance `(J,)` that maximise PNS over a grid (Definition 4).
 
@@ -239,7 +237,7 @@ def maximise(
     best = torch.full_like(radius, -1.0)
     best_radius, best_tolerance = radius, tolerance
     radii = [radius * factor for factor in search.radii]
-    near = [closeness(task, trials, b, settings) for b in radii]
+    near = [closeness(trials, b, settings) for b in radii]
     for c in search.tolerance_grid(tolerance, largest_change(trials)).unbind(1):
         m = moments(near[0], trials, c, settings)
         for b, (near_subset, near_rest) in zip(radii, near, strict=True):
@@ -265,7 +263,7 @@ def strict_estimate(
     spent = torch.zeros(len(subset), dtype=torch.int64)
     trials = run_trials(task, block, subset[:, None], f"{stage}/search" if block.search else stage, settings)
     if block.search:
-        radius, tolerance = maximise(task, trials, radius, tolerance, settings, block.search)
+        radius, tolerance = maximise(trials, radius, tolerance, settings, block.search)
         if settings.estimator != "exact":  # enumeration has no draws to renew
             spent = trials.n_rows
             trials = run_trials(task, block, subset[:, None], stage, settings)
@@ -321,14 +319,13 @@ def warn_if_thin(ess: Tensor, n_samples: int) -> None:
         )
 
 
-def notes(found: Point, subset: Tensor) -> tuple[str, ...]:
+def notes(found: Point, subset: Tensor, present: Tensor) -> tuple[str, ...]:
     """Say for each input what could not be estimated, and why."""
     out = []
-    for pn, ps, chosen in zip(found.pn.tolist(), found.ps.tolist(), subset, strict=True):
+    full = (subset == present).all(1)
+    for pn, ps, chosen, whole in zip(found.pn.tolist(), found.ps.tolist(), subset, full, strict=True):
         why_pn = "perturbing the subset changed no nearby sample" if chosen.any() else "the subset is empty"
-        why_ps = (
-            "nothing is left outside the subset" if chosen.all() else "perturbing the rest changed every nearby sample"
-        )
+        why_ps = "nothing is left outside the subset" if whole else "perturbing the rest changed every nearby sample"
         reasons = [f"PN is undefined: {why_pn}"] * math.isnan(pn) + [f"PS is undefined: {why_ps}"] * math.isnan(ps)
         out.append("; ".join(reasons))
     return tuple(out)
@@ -407,7 +404,8 @@ def pns(
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
     rows = bound.space.encode(x, "x").to(bound.background.dtype)
-    chosen = bound.space.feature_subset(subset, len(rows))
+    units = bound.space.units(rows)
+    chosen = bound.space.feature_subset(subset, units, len(rows))
     names = check_ids(ids, len(rows))
     given_b, given_c = given_radius(radius, len(rows)), given_tolerance(tolerance, len(rows))
     cost = 2 * len(bound.background) * max(n_factual, n_perturb)
@@ -419,22 +417,24 @@ def pns(
             given_c = noise_tolerance(bound, change, seed, relative=given_c == "noise")[targets]
         found, radii, used = [], [], []
         for part in blocks(len(rows), cost, bound.predict.max_batch):
-            pool = Reference.shared(bound, len(rows[part]))
-            distances = bound.space.unit_distances(rows[part], pool.samples(), distance).double()
-            radius_here = resolve_radius(given_b, part, distances, bound.space.unit_size, distance)
+            pool = Reference.shared(bound, rows[part])
+            distances = bound.space.unit_distances(rows[part], pool.samples(), pool.units, distance).double()
+            radius_here = resolve_radius(given_b, part, distances, pool.units, distance)
             block = Block(pool, distances, targets[part], names[part], radius_here, given_c[part], grid, seed)
             one, b, c = strict_estimate(bound, block, chosen[part], "pns", settings)
             found.append(one)
             radii.append(b)
             used.append(c)
     return gather(
-        found, chosen, torch.cat(radii), torch.cat(used), settings, bound.predict.n_rows, len(bound.background)
+        *(found, chosen, units.present, torch.cat(radii), torch.cat(used), settings),
+        *(bound.predict.n_rows, len(bound.background)),
     )
 
 
 def gather(
     parts: list[Estimate],
     subset: Tensor,
+    present: Tensor,
     radius: Tensor,
     tolerance: Tensor,
     settings: Settings,
@@ -455,7 +455,7 @@ def gather(
         n_evaluations=n_evaluations,
         confidence=settings.confidence,
         estimator=settings.estimator,
-        notes=notes(whole.point, subset),
+        notes=notes(whole.point, subset, present),
     )
 
 

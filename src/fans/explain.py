@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import PNS, Explanation, Interrupted, check_whole, choose
+from fans.core import PNS, Explanation, InputError, Interrupted, check_whole, choose, is_number
 from fans.estimate import (
     RADII,
     TOLERANCES,
@@ -29,7 +29,8 @@ from fans.estimate import (
 )
 from fans.explainers._shared import Method, Selection, best_subset, sizes
 from fans.pns import LITERAL, MEANINGFUL, Search, Settings
-from fans.spaces import FeatureSpace
+from fans.spaces import Image
+from fans.spaces._shared import FeatureSpace, shape_of
 from fans.task import Output, Task, TaskKind
 from fans.trials import Block, Reference, noise_tolerance
 
@@ -42,7 +43,9 @@ class Neighbourhood:
 
     Attributes:
         n_background: background rows among the reference samples of each input.
-        n_local: local copies of the input among them, besides the input itself.
+        n_local: local copies of the input among them, besides the input itself: some of their features are swapped
+            with a background row's.
+        local_noise: if above 0, local copies carry normal noise of so many standard deviations instead.
         radius: as in `fans.pns`.
         tolerance: as in `fans.pns`, or `"search"`: the one at which the subset's PNS is highest (Definition 4).
         search: choose the radius so too, for the final subset.
@@ -50,6 +53,7 @@ class Neighbourhood:
 
     n_background: int = 50
     n_local: int = 49
+    local_noise: float = 0.0
     radius: Any = None
     tolerance: Any = "search"
     search: bool = False
@@ -57,6 +61,8 @@ class Neighbourhood:
     def __post_init__(self) -> None:
         for name in ("n_background", "n_local"):
             check_whole(name, getattr(self, name), 0)
+        if not is_number(self.local_noise) or not 0 <= self.local_noise < np.inf:
+            raise InputError(f"Expected `local_noise` of at least 0, got {self.local_noise!r}")
         if isinstance(self.radius, str):
             choose("`radius`", self.radius, RADII)
         if isinstance(self.tolerance, str):
@@ -100,25 +106,31 @@ class Explainer:
         space: FeatureSpace | None = None,
         baseline: Any = None,
         method: str = "fans",
-        output: Output = "probability",
+        output: Output | None = None,
         task: TaskKind | None = None,
         seed: int = 0,
         max_batch: int | None = None,
         **settings: Any,
     ) -> None:
-        member = Method.registry[choose("`method`", method, sorted(Method.registry))]
+        member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
         owners = {f.name: kind for kind in kinds for f in fields(kind)}
         for name in settings:
             choose("a setting", name, sorted(owners))
+        preset = (
+            dict(member.presets[choose("`preset`", settings["preset"], member.presets)]) if "preset" in settings else {}
+        )
+        unit = preset.pop("unit", None)
+        output = output or preset.pop("output", "probability")
+        if space is None and unit is not None and len(shape_of(background, "background")) > 2:
+            space = Image(unit)
         chosen: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
-        chosen[Settings] = {"n_factual": 8, "n_perturb": 8}
-        for name, value in settings.items():
+        for name, value in ({"n_factual": 8, "n_perturb": 8} | preset | settings).items():
             chosen[owners[name]][name] = value
         self.settings = Settings(**chosen[Settings])
         self.neighbourhood = Neighbourhood(**chosen[Neighbourhood])
         self.selection = Selection(**chosen[Selection])
-        self.method: Method = member(**chosen[member])  # type: ignore[assignment]
+        self.method: Method = member(**chosen[member])
         self.seed = check_seed(seed)
         self.task = Task.bind(
             model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch
@@ -168,7 +180,8 @@ class Explainer:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
         rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
         inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
-        chosen = self.task.space.feature_subset(subset, len(rows))
+        units = self.task.space.units(rows)
+        chosen = self.task.space.feature_subset(subset, units, len(rows))
         before = self.task.predict.n_rows
         found, radii, tolerances = [], [], []
         with self.task.predict.session():
@@ -179,7 +192,10 @@ class Explainer:
                 radii.append(b)
                 tolerances.append(c)
         n_rows = self.task.predict.n_rows - before
-        return gather(found, chosen, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows, inputs.n_samples)
+        return gather(
+            *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings),
+            *(n_rows, inputs.n_samples),
+        )
 
     def _search(self, *, tolerance: bool) -> Search | None:
         """Return what a search for the radius and, if it is still open, the tolerance of one subset tries."""
@@ -197,6 +213,7 @@ class Explainer:
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
         block, task = ready.block, self.task
+        units = block.pool.units
         scored = self.method.attribute(task, block, self.settings)
         chosen = best_subset(task, block, scored.scores, self.settings, self.selection)
         final = replace(block, tolerance=chosen.tolerance, search=self._search(tolerance=False))
@@ -204,6 +221,7 @@ class Explainer:
         return _Piece(
             scores=scored.scores.numpy(),
             scores_se=None if scored.se is None else scored.se.numpy(),
+            history=None if scored.history is None else scored.history.numpy(),
             subset=chosen.subset.numpy(),
             pns=found.point.pns.numpy(),
             pn=found.point.pn.numpy(),
@@ -218,7 +236,8 @@ class Explainer:
             scoring=scored.n_rows.numpy(),
             sweep=chosen.n_rows.numpy(),
             strict=found.n_rows.numpy(),
-            notes=notes(found.point, chosen.subset),
+            elements=None if units.shared else units.of_element.view(-1, *task.space.shape).numpy(),
+            notes=notes(found.point, chosen.subset, units.present),
         )
 
     def _assemble(self, done: "_Results", inputs: "_Inputs", started: float) -> Explanation:
@@ -226,6 +245,8 @@ class Explainer:
         joined, n = done.so_far(), done.n
         evaluations = {phase: joined.pop(phase) for phase in ("reference", "scoring", "sweep", "strict")}
         space = self.task.space
+        if joined["elements"] is None:  # the same features in every input
+            joined["elements"] = space.units(inputs.rows[:1]).of_element.view(space.shape).numpy()
         return Explanation(
             **joined,
             ids=tuple(inputs.ids[:n]),
@@ -239,8 +260,8 @@ class Explainer:
             confidence=self.settings.confidence,
             kind=self.task.predict.kind,
             change=self.settings.change,
-            inputs=inputs.rows[:n].numpy().copy(),
-            elements=space.unit_of_element.numpy(),
+            modality=space.modality,
+            inputs=inputs.rows[:n].view(n, *space.shape).numpy().copy(),
             element_names=space.element_names,
             categories=space.categories,
         )
@@ -289,6 +310,7 @@ class _Piece:
 
     scores: Any
     scores_se: Any
+    history: Any
     subset: Any
     pns: Any
     pn: Any
@@ -303,6 +325,7 @@ class _Piece:
     scoring: Any
     sweep: Any
     strict: Any
+    elements: Any
     notes: tuple[str, ...]
 
 
@@ -332,7 +355,7 @@ class _Results:
     def so_far(self) -> dict[str, Any]:
         """Return the fields of `_Piece` for all inputs done."""
         arrays = {name: array[: self.n] for name, array in self._arrays.items()}
-        return {"scores_se": None} | arrays | {"notes": tuple(self._notes)}
+        return {"scores_se": None, "history": None, "elements": None} | arrays | {"notes": tuple(self._notes)}
 
 
 class _Inputs:
@@ -352,10 +375,11 @@ class _Inputs:
         explainer, task = self.explainer, self.explainer.task
         around, settings = explainer.neighbourhood, explainer.settings
         rows, ids = self.rows[part], self.ids[part]
-        pool, outputs = Reference.around(task, rows, ids, explainer.seed, around.n_background, around.n_local)
+        samples = (around.n_background, around.n_local, around.local_noise)
+        pool, outputs = Reference.around(task, rows, ids, explainer.seed, *samples)
         target = task.targets(None, outputs) if self.target is None else self.target[part]
-        distances = task.space.unit_distances(rows, pool.samples(), settings.distance).double()
-        radius = resolve_radius(self.radius, part, distances, task.space.unit_size, settings.distance)
+        distances = task.space.unit_distances(rows, pool.samples(), pool.units, settings.distance).double()
+        radius = resolve_radius(self.radius, part, distances, pool.units, settings.distance)
         if around.seeks_tolerance:
             tolerance = torch.zeros(len(rows), dtype=torch.float64)
         elif isinstance(self.tolerance, str):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fans.core import InputError, check_whole, choose, is_number, normal_quantile
-from fans.spaces import Distance
+from fans.spaces._shared import Distance
 
 Kernel = Literal["gaussian", "indicator"]
 Change = Literal["target", "l2", "label"]
@@ -139,7 +139,8 @@ def measure_change(after: Tensor, before: Tensor, target: Tensor, kind: Change) 
     arg-max class changed.
     """
     if kind == "l2":
-        return ((after - before) ** 2).sum(1).sqrt()
+        norm: Tensor = torch.linalg.vector_norm(after - before, dim=1)
+        return norm
     if kind == "label":
         return (after.argmax(1) != before.argmax(1)).double()
     return (after - before).gather(1, target[:, None])[:, 0].abs()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fans.core import InputError, Kind, ModelError, check_whole, choose
-from fans.spaces import FeatureSpace, FittedSpace, guess_space, shape_of
+from fans.spaces import guess_space
+from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
 
 Output = Literal["probability", "raw"]
 TaskKind = Literal["classification", "regression"]
@@ -40,7 +42,6 @@ class Predictor:
         self.target_names: tuple[str, ...] | None = None
         self._squash: Callable[[Tensor], Tensor] | None = None
         self._n_outputs: int | None = None
-        self._coded = bool(space.categories)
         self._module = model if isinstance(model, nn.Module) else None
         self._wants_squash = self._module is not None and output == "probability" and task != "regression"
         self._call = self._resolve(model, task)
@@ -70,26 +71,30 @@ class Predictor:
 
     def _call_module(self, rows: Tensor) -> Tensor:
         assert self._module is not None
-        if self._coded:
-            rows = _numeric(self.space.decode(rows))
-        parameter = next((p for p in self._module.parameters() if p.is_floating_point()), rows)
-        out: Tensor = self._module(rows.to(parameter.device, parameter.dtype))
+        given = self.space.for_module(rows)
+        parameter = next((p for p in self._module.parameters() if p.is_floating_point()), given)
+        out: Tensor = self._module(given.to(parameter.device, parameter.dtype))
         return out
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Hold a module in evaluation mode, each of its parts restored afterwards, whatever happens."""
+        """Hold a module in evaluation mode with its parameters frozen, all restored afterwards, whatever happens."""
         if self._module is None:
             yield
             return
         modes = [(part, part.training) for part in self._module.modules()]
+        learning = [parameter for parameter in self._module.parameters() if parameter.requires_grad]
         self._module.eval()
+        for parameter in learning:  # their gradients are never wanted here
+            parameter.requires_grad_(False)
         try:
             with torch.no_grad():
                 yield
         finally:
             for part, mode in modes:
                 part.training = mode
+            for parameter in learning:
+                parameter.requires_grad_()
 
     def calibrate(self, rows: Tensor) -> Tensor:
         """Evaluate the background once, decide how a module's outputs become probabilities, and return them."""
@@ -135,6 +140,23 @@ class Predictor:
         self.n_rows += len(rows)
         return self._squash(out) if self._squash else out
 
+    def check_gradients(self) -> None:
+        """Refuse a model that has no gradient."""
+        if self._module is None:
+            raise ModelError(
+                f'Expected a torch module for solver="gradient", got {type(self.model).__name__}; use solver="game", '
+                "which asks for outputs only"
+            )
+
+    def differentiable(self, rows: Tensor, *, raw: bool = False) -> Tensor:
+        """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass; `raw`: as they come."""
+        out = self._call_module(rows)
+        out = (out[:, None] if out.ndim == 1 else out).to("cpu", torch.float64)
+        if not torch.isfinite(out).all():
+            raise ModelError("Expected finite outputs from the model, got NaN or infinity on perturbed inputs")
+        self.n_rows += len(rows)
+        return self._squash(out) if self._squash and not raw else out
+
 
 def _outputs(out: Any) -> Tensor:
     """Return a model's outputs, of any library and memory layout, as float64."""
@@ -150,18 +172,6 @@ def _outputs(out: Any) -> Tensor:
         f"Expected one array of numbers from the model, got {type(out).__name__} of {given.dtype}; "
         "wrap the model in a function that returns scores (n,) or (n, classes)"
     )
-
-
-def _numeric(frame: Any) -> Tensor:
-    """Return a frame's values for a module, which cannot read text."""
-    try:
-        return torch.from_numpy(np.array(frame, dtype=np.float64))
-    except (TypeError, ValueError):
-        text = [str(name) for name, dtype in frame.dtypes.items() if dtype.kind not in "iufb"]
-        raise ModelError(
-            f"Expected numbers for a torch module, got columns of text or categories: {text}; encode them as numbers, "
-            "or pass a function that does and calls the module"
-        ) from None
 
 
 def _are_probabilities(out: Tensor) -> bool:
@@ -193,14 +203,14 @@ class Task:
         space: the fitted feature space.
         background: `(n, E)` reference samples.
         outputs: `(n, C)` the model's outputs on them, evaluated once.
-        baseline: `(E,)` value of a feature considered missing, or None if it is drawn from the background.
+        baseline: what stands in for a feature considered missing.
     """
 
     predict: Predictor
     space: FittedSpace
     background: Tensor
     outputs: Tensor
-    baseline: Tensor | None
+    baseline: Baseline
 
     @classmethod
     def bind(
@@ -220,13 +230,18 @@ class Task:
         fitted = (space or guess_space(background)).fit(background)
         rows = fitted.encode(background, "background")
         if max_batch is None:
-            max_batch = max(256, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
+            max_batch = max(16, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
         check_whole("max_batch", max_batch, 1)
         predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch))
         missing = fitted.baseline(fitted.baselines[0] if baseline is None else baseline, rows)
         with predict.session():
             outputs = predict.calibrate(rows)
         return cls(predict, fitted, rows, outputs, missing)
+
+    @cached_property
+    def deviations(self) -> Tensor:
+        """`(n, E)` the influence of each background row on the logarithm of each element's variance."""
+        return self.space.deviations(self.background).double()
 
     def targets(self, target: Any, outputs: Tensor) -> Tensor:
         """Return the explained class of each input `(B,)`: as given (index or class name), else the predicted one."""

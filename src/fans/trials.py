@@ -12,7 +12,7 @@ from torch import Tensor
 from fans import draws
 from fans.core import InputError
 from fans.pns import Change, Search, Settings, measure_change, perturb
-from fans.spaces import Distance
+from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
 from fans.task import Task
 
 MOST_EXACT_ROWS = 2**24
@@ -28,39 +28,51 @@ class Reference:
         outputs: `(P, C)` the model's outputs on them.
         index: `(B, S)` which of the pool are the samples of each input.
         source: `(P,)` the background row each pool sample is, or -1.
+        units: the features of each input.
+        missing: `(P, E)` each sample's own baseline, where it has one.
     """
 
     pool: Tensor
     outputs: Tensor
     index: Tensor
     source: Tensor
+    units: Units
+    missing: Tensor | None
 
     @classmethod
-    def shared(cls, task: Task, n_inputs: int) -> "Reference":
-        """Use exactly the background for every input."""
+    def shared(cls, task: Task, x: Tensor) -> "Reference":
+        """Use exactly the background for every input `(B, E)`."""
         rows = torch.arange(len(task.background))
-        return cls(task.background, task.outputs, rows.expand(n_inputs, -1), rows)
+        units, missing = task.space.units(x), own_baselines(task, task.background)
+        return cls(task.background, task.outputs, rows.expand(len(x), -1), rows, units, missing)
 
     @classmethod
     def around(
-        cls, task: Task, x: Tensor, ids: Sequence[int | str], seed: int, n_background: int, n_local: int
+        cls, task: Task, x: Tensor, ids: Sequence[int | str], seed: int, n_background: int, n_local: int, noise: float
     ) -> tuple["Reference", Tensor]:
         """Give each input its own E: some background rows, the input itself, and local copies of it.
 
         In a local copy each feature is swapped with a background row's at a low rate, so that the neighbourhood is
-        populated however high the dimension. The background rows are the same for all inputs.
+        populated however high the dimension; or, if `noise` is above 0, every element gets normal noise of that many
+        of its standard deviations. The background rows are the same for all inputs.
 
         Returns:
             The reference set, and the outputs on `x` `(B, C)`. It costs `1 + n_local` model rows an input.
         """
-        n_all = len(task.background)
         kept = background_sample(task, seed, n_background)
-        keys, donor_keys = (draws.stream_keys(seed, ids, f"local/{what}")[:, None] for what in ("hit", "donor"))
+        units = task.space.units(x)
         place = torch.arange(n_local).expand(len(x), -1)
-        rate = max(0.1, 1 / task.space.n_features)
-        hit = draws.bernoulli(keys.expand_as(place).flatten(), place.flatten(), task.space.n_features, rate)
-        donors = task.background[draws.integers(donor_keys, place, n_all)].flatten(0, 1)
-        copies, _ = perturb(x.repeat_interleave(n_local, 0), task.space.spread(hit), donors)
+        keys = [draws.stream_keys(seed, ids, f"local/{what}")[:, None].expand_as(place) for what in ("hit", "donor")]
+        owner = torch.arange(len(x)).repeat_interleave(n_local)
+        if noise:
+            positions = place[..., None] * x.shape[1] + torch.arange(x.shape[1])
+            normals = draws.normal(keys[0][..., None], positions).flatten(0, 1)
+            copies = x[owner] + task.space.noise(normals, noise, relative=True).to(x.dtype)
+        else:
+            rate = max(0.1, 1 / task.space.n_features)
+            hit = draws.bernoulli(keys[0].flatten(), place.flatten(), task.space.n_features, rate)
+            donors = task.background[draws.integers(keys[1], place, len(task.background))].flatten(0, 1)
+            copies, _ = perturb(x[owner], units.spread(hit, owner), donors)
         n_own = 1 + n_local
         own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(0, 1)  # (B * n_own, E)
         outputs = task.predict(own)
@@ -68,13 +80,19 @@ class Reference:
         places_own = len(kept) + torch.arange(len(own)).view(len(x), n_own)
         index = torch.cat([places_kept, places_own], 1)
         source = torch.cat([kept, torch.full((len(own),), -1)])
-        pool = cls(torch.cat([task.background[kept], own]), torch.cat([task.outputs[kept], outputs]), index, source)
-        return pool, outputs[::n_own]
+        rows = torch.cat([task.background[kept], own])
+        answers = torch.cat([task.outputs[kept], outputs])
+        return cls(rows, answers, index, source, units, own_baselines(task, rows)), outputs[::n_own]
 
     def samples(self) -> Tensor:
         """Return `(B, S, E)`, or `(1, S, E)` where all inputs share them."""
         index = self.index[:1] if self.index.stride(0) == 0 else self.index
         return self.pool[index]
+
+
+def own_baselines(task: Task, rows: Tensor) -> Tensor | None:
+    """Return the baseline of each sample `(n, E)`, where it depends on the sample."""
+    return task.baseline.function(rows) if isinstance(task.baseline, OfSample) else None
 
 
 def background_sample(task: Task, seed: int, n: int | None) -> Tensor:
@@ -89,6 +107,7 @@ class Jobs:
     """J pairs of an input and a subset to perturb, with the streams their draws come from.
 
     Attributes:
+        owner: `(J,)` the input.
         index: `(J, S)` the pool samples of each job.
         subset: `(J, F)` what is perturbed.
         target: `(J,)` explained class.
@@ -96,6 +115,7 @@ class Jobs:
         row_keys: `(J,)` streams of drawn baselines.
     """
 
+    owner: Tensor
     index: Tensor
     subset: Tensor
     target: Tensor
@@ -139,12 +159,9 @@ def run(
         job, place = flat // (n_samples * k), flat % (n_samples * k)
         origin = jobs.index.take(flat // k)
         rows = pool.pool.index_select(0, origin)
-        if task.baseline is None:
-            drawn = baseline_rows(task, jobs.row_keys[job], place, pool.source[origin])
-            baseline = task.background.index_select(0, drawn)
-        else:
-            baseline = task.baseline
-        perturbed, moved = perturb(rows, task.space.spread(hits(job, place)), baseline)
+        baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
+        hit = pool.units.spread(hits(job, place), jobs.owner[job])
+        perturbed, moved = perturb(rows, hit, baseline)
         if not moved.all():
             kept = moved.nonzero()[:, 0]
             perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
@@ -153,6 +170,23 @@ def run(
             change.index_copy_(0, flat, measure_change(after, before, jobs.target[job], kind))
             n_rows.index_add_(0, job, torch.ones_like(job))
     return change.view(n_jobs, n_samples, k), n_rows
+
+
+def baselines(task: Task, pool: Reference, keys: Tensor, place: Tensor, origin: Tensor) -> Tensor:
+    """Return what stands in for missing features in each perturbation, `(n, E)` or `(E,)`.
+
+    `keys` `(n,)` and `place` `(n,)` say where its draws come from, `origin` `(n,)` which pool sample is perturbed.
+    """
+    match task.baseline:
+        case Fixed(row):
+            return row
+        case DrawnRows():
+            return task.background.index_select(0, baseline_rows(task, keys, place, pool.source[origin]))
+        case Noise(low, high):
+            return draws.noise(keys, place, task.space.n_elements, low, high).to(pool.pool.dtype)
+        case _:
+            assert pool.missing is not None
+            return pool.missing.index_select(0, origin)
 
 
 def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Tensor:
@@ -180,9 +214,9 @@ def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: floa
 
 def enumerated_changes(task: Task, pool: Reference, jobs: Jobs, phi: float, kind: Change) -> Changes:
     """Perturb each job's subset with every pattern of hits once, weighed by the pattern's probability."""
-    if task.baseline is None:
+    if task.baseline.drawn:
         raise InputError(
-            'Expected a fixed baseline for estimator="exact", got one drawn from the background; '
+            'Expected a fixed baseline for estimator="exact", got one that is drawn; '
             'pass baseline="mean", a number or a row, or use estimator="weighted"'
         )
     size = jobs.subset.sum(1)  # (J,)
@@ -216,7 +250,9 @@ class Trials:
     Attributes:
         pool: the samples.
         distances: `(B, S, F)` squared distance by feature between each input and its samples.
+        owner: `(J,)` the input of each subset.
         subset: `(J, F)`.
+        rest: `(J, F)` the features outside it.
         on_subset, on_rest: changes of perturbing s and its complement.
         jobs_subset, jobs_rest: where those came from.
         factual, interventional: shares `(J, K)` of each perturbation, of s and of the rest, in the weights, and in PN
@@ -225,7 +261,9 @@ class Trials:
 
     pool: Reference
     distances: Tensor
+    owner: Tensor
     subset: Tensor
+    rest: Tensor
     on_subset: Changes
     on_rest: Changes
     jobs_subset: Jobs
@@ -276,10 +314,13 @@ def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: 
     n_inputs, n_subsets, _ = subsets.shape
     owner = torch.arange(n_inputs).repeat_interleave(n_subsets)
     subset = subsets.flatten(0, 1)
+    rest = ~subset & (block.pool.units.present if block.pool.units.shared else block.pool.units.present[owner])
     hit_keys = block.keys(f"{stage}/hit")[owner]
     sides = [
-        Jobs(block.pool.index[owner], chosen, block.target[owner], hit_keys, block.keys(f"{stage}/{side}")[owner])
-        for side, chosen in (("subset", subset), ("rest", ~subset))
+        Jobs(
+            owner, block.pool.index[owner], chosen, block.target[owner], hit_keys, block.keys(f"{stage}/{side}")[owner]
+        )
+        for side, chosen in (("subset", subset), ("rest", rest))
     ]
     if settings.estimator == "exact":
         on_subset, on_rest = (
@@ -293,7 +334,19 @@ def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: 
         on_subset, on_rest = both.halves()
         factual = (_first(k, settings.n_factual, len(owner)),) * 2
         interventional = (_first(k, n_kept, len(owner)),) * 2
-    return Trials(block.pool, block.distances, subset, on_subset, on_rest, sides[0], sides[1], factual, interventional)
+    return Trials(
+        pool=block.pool,
+        distances=block.distances,
+        owner=owner,
+        subset=subset,
+        rest=rest,
+        on_subset=on_subset,
+        on_rest=on_rest,
+        jobs_subset=sides[0],
+        jobs_rest=sides[1],
+        factual=factual,
+        interventional=interventional,
+    )
 
 
 def _first(k: int, n: int, n_jobs: int) -> Tensor:
@@ -307,15 +360,19 @@ def subset_sum(distances: Tensor, weights: Tensor) -> Tensor:
     return (grouped @ distances.transpose(1, 2)).flatten(0, 1)
 
 
-def subset_distance(distances: Tensor, subset: Tensor, unit_size: Tensor, kind: Distance) -> Tensor:
-    """Return squared distances `(J, S)` on the features of each subset `(J, F)`; 0 for an empty one."""
+def subset_distance(distances: Tensor, subset: Tensor, sizes: Tensor, kind: Distance) -> Tensor:
+    """Return squared distances `(J, S)` on the features of each subset `(J, F)`; 0 for an empty one.
+
+    `sizes` `(J or 1, F)` says how many elements each feature counts for.
+    """
     total = subset_sum(distances, subset)
-    return total / subset_size(subset, unit_size)[:, None].to(total.dtype) if kind == "rms" else total
+    return total / subset_size(subset, sizes)[:, None].to(total.dtype) if kind == "rms" else total
 
 
-def subset_size(subset: Tensor, unit_size: Tensor) -> Tensor:
+def subset_size(subset: Tensor, sizes: Tensor) -> Tensor:
     """Return how many elements each subset has in a distance, `(J,)`, at least 1."""
-    return (subset.double() @ unit_size.double()).clamp(min=1)
+    total = subset.double() @ sizes[0].double() if len(sizes) == 1 else (subset * sizes.double()).sum(1)
+    return total.clamp(min=1)
 
 
 def noise_tolerance(
@@ -338,7 +395,9 @@ def noise_tolerance(
     for start in range(0, len(rows) * n_draws, step):
         flat = torch.arange(start, min(start + step, len(rows) * n_draws))
         places = flat[:, None] * n_columns + torch.arange(n_columns)
-        noisy = rows[flat // n_draws] + task.space.noise(draws.normal(key, places), relative=relative).to(rows.dtype)
+        noisy = rows[flat // n_draws] + task.space.noise(draws.normal(key, places), 0.001, relative=relative).to(
+            rows.dtype
+        )
         moved = (task.predict(noisy) - outputs[flat // n_draws]).abs()
         if change == "l2":
             moved = moved.norm(dim=1, keepdim=True).expand(-1, n_classes)

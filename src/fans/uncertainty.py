@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fans.pns import KERNELS, Moments, Settings
+from fans.spaces._shared import DrawnRows
 from fans.task import Task
 from fans.trials import Trials, baseline_rows, subset_size, subset_sum
 
@@ -31,7 +32,7 @@ def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance:
     with torch.enable_grad():
         for leaf in leaves.values():
             leaf.requires_grad_()
-        totals = [one.sum() for one in _estimates_from(task, trials, m, radius, settings, leaves)]
+        totals = [one.sum() for one in _estimates_from(trials, m, radius, settings, leaves)]
     sides = _sides(task, trials, m, tolerance, settings)
     out = []
     for total in totals:  # each of J estimates depends on its own leaves alone
@@ -45,14 +46,15 @@ def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance:
 
 
 def _estimates_from(
-    task: Task, trials: Trials, m: Moments, radius: Tensor, settings: Settings, leaves: dict[str, Tensor]
+    trials: Trials, m: Moments, radius: Tensor, settings: Settings, leaves: dict[str, Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Write PNS, PN and PS as differentiable functions of the leaves."""
     near = [m.near_subset, m.near_rest]
     if settings.kernel == "gaussian" and settings.distance == "rms":
         # k_b depends on each feature's scale: d log k / d log var_f is the feature's share of d^2 / 2 b^2.
-        for side, chosen in enumerate((trials.subset, ~trials.subset)):
-            size = subset_size(chosen, task.space.unit_size)
+        sizes = trials.pool.units.sizes_of(trials.owner)
+        for side, chosen in enumerate((trials.subset, trials.rest)):
+            size = subset_size(chosen, sizes)
             tilt = subset_sum(trials.distances, chosen * leaves["log_scale"])
             near[side] = near[side] * torch.exp(tilt / (2 * size * radius**2)[:, None])
     w_nc = leaves["weight"] * near[0] * (1 - leaves["unchanged_subset"])
@@ -96,7 +98,7 @@ def _sides(task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: 
         excess_soft = factual[:, None] * (kernel(changes.change**2, c) - getattr(m, soft)[..., None])
         excess_hard = interventional[:, None] * (counted - getattr(m, hard)[..., None])
         rows = None
-        if task.baseline is None:
+        if isinstance(task.baseline, DrawnRows):
             n_samples, k = moved.shape[1:]
             source = trials.pool.source[jobs.index].repeat_interleave(k, 1)
             rows = baseline_rows(task, jobs.row_keys[:, None], torch.arange(n_samples * k), source)
@@ -112,7 +114,10 @@ def _variance(task: Task, trials: Trials, sides: list[_Side], settings: Settings
     local = (of_sample**2 * (source < 0)).sum(1)
     of_row = torch.zeros(n_jobs, n_rows, dtype=torch.float64)
     of_row.scatter_add_(1, source.clamp(min=0), of_sample * (source >= 0))
-    of_row += slopes["log_scale"] @ task.space.deviations(task.background).double().T / n_rows
+    # Within a feature the elements' variances are taken to count alike.
+    units = trials.pool.units
+    by_element = units.spread(slopes["log_scale"] / units.sizes_of(trials.owner).clamp(min=1), trials.owner)
+    of_row += by_element @ task.deviations.T / n_rows
     noise = torch.zeros(n_jobs, dtype=torch.float64)
     for side in sides:
         of_hard = slopes[side.hard][..., None] * side.excess_hard

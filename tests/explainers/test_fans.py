@@ -9,8 +9,8 @@ import torch
 
 import fans
 from fans.explain import _Inputs
+from fans.explainers._game import _changed
 from fans.explainers._shared import Selection, best_subset, sizes
-from fans.explainers.fans import _changed
 from fans.pns import MEANINGFUL
 from fans.trials import Block
 from tests import oracles

@@ -2,8 +2,9 @@
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,17 +15,28 @@ from fans.pns import Settings, pns_terms
 from fans.task import Task
 from fans.trials import Block, run_trials
 
+Without = Literal["SF", "NC", "SR"] | None
+"""An ablation: without the sufficiency term, the necessity term, or the sampling by closeness."""
+
 FEW = 4
 """Up to this many features every subset is tried."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Importance `(B, F)` of each feature, its standard error where the method has one, and model rows spent `(B,)`."""
+    """What a method says of B inputs.
+
+    Attributes:
+        scores: `(B, F)` importance of each feature.
+        se: `(B, F)` its standard error, where the method has one.
+        n_rows: `(B,)` model rows spent.
+        history: `(B, steps)` what the method maximised at each step, NaN after the last, where it took steps.
+    """
 
     scores: Tensor
     se: Tensor | None
     n_rows: Tensor
+    history: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,8 @@ class Method(Registered):
     label: ClassVar[str]
     modalities: ClassVar[tuple[str, ...]]
     citation: ClassVar[str]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings by name, of the method and of the explainer around it."""
 
     @abstractmethod
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
@@ -91,15 +105,17 @@ def best_subset(task: Task, block: Block, scores: Tensor, settings: Settings, se
     estimated again on fresh ones.
     """
     n_inputs, n_features = scores.shape
-    rank = scores.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    present = block.pool.units.present
+    rank = scores.masked_fill(~present, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
     each = torch.arange(n_inputs)
     few = n_features <= FEW
     candidates = _all_subsets(n_features).expand(n_inputs, -1, -1) if few else _top(rank)
     quick = _economical(task, block, candidates.shape[1], settings, selection.n_sweep)
-    tried = _try(task, block, candidates, quick)
+    tried = _try(task, block, candidates & present[:, None], quick)
     for _ in range(0 if few else selection.refine):
         best = tried.pick(selection.price)
-        tried = tried.join(_try(task, block, _neighbours(tried.candidates[each, best], rank), quick))
+        near = _neighbours(tried.candidates[each, best], rank) & present[:, None]
+        tried = tried.join(_try(task, block, near, quick))
     best = tried.pick(selection.price)
     return Chosen(tried.candidates[each, best], tried.tolerance[each, best], tried.n_rows)
 
@@ -107,7 +123,7 @@ def best_subset(task: Task, block: Block, scores: Tensor, settings: Settings, se
 def _economical(task: Task, block: Block, n_subsets: int, settings: Settings, n_rows: int) -> Settings:
     """Return the settings to try subsets with: enumeration if affordable, else as many draws as the rows allow."""
     n_features, n_samples = task.space.n_features, block.pool.index.shape[1]
-    if task.baseline is not None and n_samples * n_subsets * 2**n_features <= 2 * n_rows:
+    if not task.baseline.drawn and n_samples * n_subsets * 2**n_features <= 2 * n_rows:
         return replace(settings, estimator="exact")
     k = max(1, n_rows // (2 * n_samples * n_subsets))
     return replace(settings, estimator="weighted", n_factual=k, n_perturb=k)
@@ -176,7 +192,7 @@ def _try(task: Task, block: Block, candidates: Tensor, settings: Settings) -> Tr
     """Run the sweep's trials and keep each subset's terms at its best tolerance."""
     n_inputs, n_subsets, _ = candidates.shape
     trials = run_trials(task, block, candidates, "sweep", settings)
-    near = closeness(task, trials, block.radius.repeat_interleave(n_subsets), settings)
+    near = closeness(trials, block.radius.repeat_interleave(n_subsets), settings)
     tolerance = block.tolerance.repeat_interleave(n_subsets)
     grid = tolerance[:, None]
     if block.search:  # one grid an input, whatever the subset

@@ -1,154 +1,19 @@
-"""What a feature is in each modality, and how to perturb it: the one seam.
+"""Tables: columns of NumPy arrays, torch tensors or pandas frames."""
 
-An input is a row of *elements* (numbers); a *feature* (unit) is one or more elements that are perturbed together. A
-space is declared by the user (`Table(groups=...)`) and fitted to the background; the fitted space translates between
-the user's arrays and rows of elements, and everything else in `fans` sees only rows `(n, E)` and features `(n, F)`.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fans.core import InputError, choose
+from fans.core import InputError, Modality, ModelError, choose
+from fans.spaces._shared import Baseline, Distance, DrawnRows, FeatureSpace, FittedSpace, Fixed, Units, shape_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Distance = Literal["rms", "l2"]
-
-
-class FittedSpace(ABC):
-    """A feature space bound to a background set.
-
-    Attributes:
-        feature_names: one name per feature.
-        unit_of_element: `(E,)` the feature each element belongs to.
-        unit_size: `(F,)` how many elements of a distance each feature counts for.
-        scale: `(E,)` the background's standard deviation of each element (1 where constant or categorical).
-        baselines: the baseline names this space knows, its default first.
-    """
-
-    feature_names: tuple[str, ...]
-    unit_of_element: Tensor
-    unit_size: Tensor
-    scale: Tensor
-    baselines: tuple[str, ...]
-
-    @property
-    @abstractmethod
-    def element_names(self) -> tuple[str, ...]:
-        """One name per element."""
-
-    @property
-    def categories(self) -> dict[str, tuple[str, ...]]:
-        """What the codes of categorical elements stand for, by the element's position."""
-        return {}
-
-    @property
-    def n_features(self) -> int:
-        """F."""
-        return len(self.feature_names)
-
-    @property
-    def n_elements(self) -> int:
-        """E."""
-        return len(self.element_names)
-
-    @abstractmethod
-    def encode(self, inputs: Any, what: str) -> Tensor:
-        """Return one input or a batch as rows `(n, E)`; `what` names the argument in errors."""
-
-    @abstractmethod
-    def decode(self, rows: Tensor) -> Any:
-        """Return rows `(n, E)` in the form the user's model takes."""
-
-    @abstractmethod
-    def baseline(self, value: Any, background: Tensor) -> Tensor | None:
-        """Return the baseline row `(E,)`, or None if it is drawn from the background."""
-
-    @abstractmethod
-    def unit_distances(self, x: Tensor, rows: Tensor, distance: Distance) -> Tensor:
-        """Return squared distances `(B, S, F)` of each feature between `x` `(B, E)` and `rows` `(B or 1, S, E)`.
-
-        Summed over the selected features this is the squared distance of `"l2"`; divided by their `unit_size` as
-        well, that of `"rms"`.
-        """
-
-    @abstractmethod
-    def deviations(self, background: Tensor) -> Tensor:
-        """Return `(n, F)`: squared standardised deviation from the mean, minus 1; 0 for a feature without a scale.
-
-        It is the influence of each background row on the logarithm of the feature's variance.
-        """
-
-    @abstractmethod
-    def noise(self, normals: Tensor, *, relative: bool) -> Tensor:
-        """Turn standard normal draws `(..., E)` into noise of 0.001, of each element's deviation if `relative`.
-
-        An element that cannot take a neighbouring value (a category, a one-hot column) gets none.
-        """
-
-    def spread(self, of_features: Tensor) -> Tensor:
-        """Give each element its feature's value: `(..., F)` to `(..., E)`."""
-        if self.n_elements == self.n_features:
-            return of_features
-        return of_features[..., self.unit_of_element]
-
-    def feature_subset(self, subset: Any, batch: int) -> Tensor:
-        """Return `subset` (bool, or a list of names) as a bool tensor `(batch, F)`."""
-        names = _names(subset)
-        if names:
-            for name in names:
-                choose("a feature of `subset`", name, self.feature_names)
-            subset = [name in names for name in self.feature_names]
-        try:
-            array = subset if isinstance(subset, Tensor) else torch.from_numpy(np.array(subset))
-        except (TypeError, ValueError):  # uneven lists, or no numbers at all
-            array = None
-        if array is None or array.dtype != torch.bool:
-            raise InputError(
-                f"Expected `subset` as booleans, one per feature, got {subset if array is None else array.dtype}; "
-                "pass True for the features under test (or a list of feature names)"
-            )
-        if array.ndim == 1 and array.shape[0] == self.n_features:
-            return array.expand(batch, -1).clone()
-        if array.ndim == 2 and array.shape == (batch, self.n_features):
-            return array.clone()
-        raise InputError(
-            f"Expected `subset` of shape ({self.n_features},) or ({batch}, {self.n_features}) (batch, features), "
-            f"got {tuple(array.shape)}"
-        )
-
-
-class FeatureSpace(ABC):
-    """A user's declaration of what the features are."""
-
-    @abstractmethod
-    def fit(self, background: Any) -> FittedSpace:
-        """Bind the declaration to a background set."""
-
-
-def _names(subset: Any) -> list[Any]:
-    """Return the names of a subset given by names, in any container; an empty list for any other subset."""
-    if isinstance(subset, str):
-        return [subset]
-    listed = list(subset) if isinstance(subset, Iterable) and not isinstance(subset, Tensor | Mapping) else []
-    named = any(isinstance(name, str) for name in listed)
-    return [str(name) if isinstance(name, str) else name for name in listed] if named else []
-
-
-def shape_of(value: Any, what: str) -> tuple[int, ...]:
-    """Return the shape of anything array-like; `what` names the argument in the error about uneven lists."""
-    try:
-        return tuple(np.shape(value))
-    except ValueError:
-        raise InputError(f"Expected {what} with rows of one length, got lists of different lengths") from None
 
 
 def is_frame(value: Any) -> TypeGuard["pd.DataFrame"]:
@@ -199,6 +64,7 @@ class Table(FeatureSpace):
 class FittedTable(FittedSpace):
     """A table's columns, their names, kinds and scales."""
 
+    modality: ClassVar[Modality] = "table"
     baselines = ("background", "mean", "zero")
 
     def __init__(self, table: Table, background: Any) -> None:
@@ -270,8 +136,9 @@ class FittedTable(FittedSpace):
                 names.append(name)
             unit_of_element.append(names.index(name) if j in group_of else len(names) - 1)
         self.feature_names = tuple(names)
-        self.unit_of_element = torch.tensor(unit_of_element)
-        self.unit_size = torch.ones(len(names))  # a one-hot group counts as one element
+        self.shape = (len(self._columns),)
+        # A one-hot group counts as one element of a distance.
+        self._units = Units(torch.tensor([unit_of_element]), torch.ones(1, len(names)))
         self._grouped = torch.tensor([j in group_of for j in range(len(self._columns))])
 
     def encode(self, inputs: Any, what: str) -> Tensor:
@@ -361,6 +228,14 @@ class FittedTable(FittedSpace):
             )
         return column.astype(dtype)
 
+    def units(self, rows: Tensor) -> Units:  # noqa: ARG002
+        """Return the columns and groups: the same for every row."""
+        return self._units
+
+    def for_module(self, rows: Tensor) -> Tensor:
+        """Return the rows; categories as the numbers they stand for."""
+        return _numeric(self.decode(rows)) if self._vocabulary else rows
+
     def decode(self, rows: Tensor) -> Any:
         """Return rows as the background came: a tensor, an array, or a frame with its labels and dtypes.
 
@@ -384,14 +259,14 @@ class FittedTable(FittedSpace):
         frame.columns = self._labels
         return frame
 
-    def baseline(self, value: Any, background: Tensor) -> Tensor | None:
-        """Return the baseline row, or None for draws from the background."""
+    def baseline(self, value: Any, background: Tensor) -> Baseline:
+        """Return draws from the background, or the baseline row."""
         if isinstance(value, str):
             name = choose("`baseline`", value, self.baselines)
             if name == "background":
-                return None
+                return DrawnRows()
             if name == "mean":
-                return self._mean_row(background)
+                return Fixed(self._mean_row(background))
             value = 0.0
         if not is_frame(value) and not is_series(value) and shape_of(value, "`baseline`") == ():
             if not isinstance(value, Real | np.generic | np.ndarray | Tensor):
@@ -408,19 +283,19 @@ class FittedTable(FittedSpace):
         row = self.encode(value, "baseline")
         if len(row) != 1:
             raise InputError(f"Expected `baseline` as one row of {len(self._columns)} columns, got {len(row)} rows")
-        return row[0].to(background.dtype)
+        return Fixed(row[0].to(background.dtype))
 
     def _mean_row(self, background: Tensor) -> Tensor:
         """Return column means; categorical columns and one-hot groups take their most frequent value."""
         row = background.mean(0)
         for unit in range(self.n_features):
-            elements = self.unit_of_element == unit
+            elements = self._units.of_element[0] == unit
             if (self._categorical | self._grouped)[elements].any():
                 values, counts = np.unique(background[:, elements].numpy(), axis=0, return_counts=True)
                 row[elements] = torch.from_numpy(values[counts.argmax()])
         return row
 
-    def unit_distances(self, x: Tensor, rows: Tensor, distance: Distance) -> Tensor:
+    def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:
         """Return squared distances: standardised for `"rms"`; mismatches (0 or 1) of categories and groups."""
         difference = x[:, None] - rows  # (B, S, E)
         if distance == "rms":
@@ -428,24 +303,20 @@ class FittedTable(FittedSpace):
         squared = torch.where(self._categorical | self._grouped, difference.ne(0).to(x.dtype), difference**2)
         if self.n_elements == self.n_features:
             return squared
-        units = squared.new_zeros(*squared.shape[:2], self.n_features)
-        units.index_add_(2, self.unit_of_element, squared)
-        grouped = torch.zeros(self.n_features, dtype=torch.bool).index_fill(
-            0, self.unit_of_element[self._grouped], True
-        )
-        return torch.where(grouped, units.clamp(max=1), units)
+        grouped = torch.zeros(self.n_features, dtype=torch.bool)
+        grouped[units.of_element[0][self._grouped]] = True
+        summed = units.collect(squared)
+        return torch.where(grouped, summed.clamp(max=1), summed)
 
     def deviations(self, background: Tensor) -> Tensor:
-        """Return each row's squared standardised deviation minus 1, of features that have a scale."""
+        """Return each row's squared standardised deviation minus 1, of columns that have a scale."""
         squared = ((background - self._mean) / self.scale) ** 2 - 1
-        squared = torch.where(self._varies & ~self._grouped, squared, torch.zeros((), dtype=squared.dtype))
-        out = squared.new_zeros(len(background), self.n_features)
-        return out.index_add_(1, self.unit_of_element, squared)
+        return torch.where(self._varies & ~self._grouped, squared, torch.zeros((), dtype=squared.dtype))
 
-    def noise(self, normals: Tensor, *, relative: bool) -> Tensor:
-        """Return noise for the numeric columns that vary (Section 4.6)."""
-        size = self.scale if relative else torch.ones_like(self.scale)
-        return normals * torch.where(self._varies & ~self._grouped, 0.001 * size, torch.zeros(()))
+    def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:
+        """Return noise for the numeric columns that vary."""
+        scale = self.scale if relative else torch.ones_like(self.scale)
+        return normals * torch.where(self._varies & ~self._grouped, size * scale, torch.zeros(()))
 
     @property
     def element_names(self) -> tuple[str, ...]:
@@ -458,12 +329,13 @@ class FittedTable(FittedSpace):
         return {str(j): tuple(map(str, words)) for j, words in self._vocabulary.items()}
 
 
-def guess_space(background: Any) -> FeatureSpace:
-    """Return the space that fits the background's form: a table for frames and two-dimensional arrays."""
-    shape = shape_of(background, "background")
-    if len(shape) == 2:
-        return Table()
-    raise InputError(
-        f"Expected a table (a frame or an array (samples, columns)), got shape {shape}; "
-        "pass `space=` to say what a feature is"
-    )
+def _numeric(frame: Any) -> Tensor:
+    """Return a frame's values for a module, which cannot read text."""
+    try:
+        return torch.from_numpy(np.array(frame, dtype=np.float64))
+    except (TypeError, ValueError):
+        text = [str(name) for name, dtype in frame.dtypes.items() if dtype.kind not in "iufb"]
+        raise ModelError(
+            f"Expected numbers for a torch module, got columns of text or categories: {text}; encode them as numbers, "
+            "or pass a function that does and calls the module"
+        ) from None

@@ -1,0 +1,5 @@
+"""The datasets of the paper's study, from their original files."""
+
+from fans.data.images import Images, fetch_images, load_images, load_slice
+
+__all__ = ["Images", "fetch_images", "load_images", "load_slice"]

@@ -1,0 +1,405 @@
+"""The paper's own solver (Section 4.7): relax the subset to [0, 1] and climb the gradient of PNS.
+
+Batched over inputs: at every step all perturbed samples of many inputs are one forward and one backward pass. Only the
+gradient with respect to the subset is computed, and at most `max_batch` rows have their activations in memory.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from fans import draws
+from fans.core import InputError, check_whole, choose, is_number
+from fans.explainers._shared import Scores, Without
+from fans.pns import KERNELS, Moments, Settings, event_probability, measure_change
+from fans.task import Task
+from fans.trials import Block, Jobs, baselines, perturbed_changes
+
+Objective = Literal["pns", "sum"]
+Relaxed = Literal["strict", "paper"]
+Indicator = Literal["soft", "paper"]
+Optimiser = Literal["plain", "adam"]
+
+
+@dataclass(frozen=True)
+class Climb:
+    """How the gradient solver climbs; the fields are settings of `FANS`."""
+
+    objective: Objective
+    relaxed_g: Relaxed
+    indicator: Indicator
+    temperature: float
+    optimiser: Optimiser
+    n_steps: int
+    rate: float
+    l1: float
+    init: float | str
+    step_samples: int
+    step_perturb: int
+    patience: int
+    without: Without
+
+    def __post_init__(self) -> None:
+        choose("`objective`", self.objective, ("pns", "sum"))
+        choose("`relaxed_g`", self.relaxed_g, ("strict", "paper"))
+        choose("`indicator`", self.indicator, ("soft", "paper"))
+        choose("`optimiser`", self.optimiser, ("plain", "adam"))
+        for name, least in (("n_steps", 1), ("step_samples", 1), ("step_perturb", 1), ("patience", 0)):
+            check_whole(name, getattr(self, name), least)
+        for name in ("temperature", "rate"):
+            if not is_number(getattr(self, name)) or not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"Expected `{name}` above 0, got {getattr(self, name)!r}")
+        if not is_number(self.l1) or not 0 <= self.l1 < math.inf:
+            raise InputError(f"Expected `l1` of at least 0, got {self.l1!r}")
+        if self.init != "ig" and not (is_number(self.init) and 0 <= float(self.init) <= 1):
+            raise InputError(f'Expected `init` between 0 and 1, or "ig", got {self.init!r}')
+
+
+def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
+    """Maximise the relaxed PNS of each input; the scores are the relaxed subset it ends with."""
+    check_differentiable(task, settings)
+    n_inputs = len(block.target)
+    tolerance, n_rows = _tolerance(task, block, settings)
+    block = replace(block, tolerance=tolerance, search=None)
+    s, spent = _start(task, block, how)
+    n_rows += spent
+    state = _Ascent.begin(s, how)
+    history = torch.full((n_inputs, how.n_steps), math.nan, dtype=torch.float64)
+    active = torch.arange(n_inputs)
+    size = max(1, task.predict.max_batch // rows_per_step(block, settings, how))
+    for step in range(how.n_steps):
+        s = state.subset()
+        slopes = torch.zeros_like(s)
+        for start in range(0, len(active), size):
+            some = active[start : start + size]
+            value, slopes[some] = objective_and_slope(task, block, settings, how, some, s[some], step)
+            history[some, step] = value
+        state.step(slopes, step, active)
+        n_rows[active] += rows_per_step(block, settings, how)
+        active = active[~_settled(history[active, : step + 1], how.patience)]
+        if not len(active):
+            break
+    present = block.pool.units.present
+    return Scores((state.subset().double() * present), None, n_rows, history)
+
+
+def check_differentiable(task: Task, settings: Settings) -> None:
+    """Refuse what has no gradient."""
+    task.predict.check_gradients()
+    if settings.change == "label":
+        raise InputError(
+            'Expected a change with a gradient for solver="gradient", got "label"; use change="target" or solver="game"'
+        )
+
+
+def rows_per_step(block: Block, settings: Settings, how: Climb) -> int:
+    """Return the model rows of one input in one step."""
+    if settings.estimator == "resample":
+        n_samples = block.pool.index.shape[1]
+        return 2 * (n_samples * settings.n_factual + settings.n_resample * settings.n_perturb)
+    return 2 * _step_samples(block, how) * how.step_perturb
+
+
+def _step_samples(block: Block, how: Climb) -> int:
+    return min(how.step_samples, block.pool.index.shape[1])
+
+
+def _settled(history: Tensor, patience: int) -> Tensor:
+    """Tell for which inputs `(n, steps)` the mean of the last `patience` values is no better than that before."""
+    if not patience or history.shape[1] < 2 * patience:
+        return torch.zeros(len(history), dtype=torch.bool)
+    recent, before = history[:, -patience:].mean(1), history[:, -2 * patience : -patience].mean(1)
+    return recent <= before + 1e-3 * before.abs()
+
+
+def _tolerance(task: Task, block: Block, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Return c for each input, and the model rows it cost.
+
+    As given; or, where it is to be searched for, a part of the largest change seen when random halves of the input are
+    perturbed.
+    """
+    n_inputs = len(block.target)
+    if not block.search:
+        return block.tolerance, torch.zeros(n_inputs, dtype=torch.int64)
+    own = block.distances.sum(2).argmin(1, keepdim=True)  # the input itself is among its samples
+    keys = block.keys("climb/pilot")
+    jobs = Jobs(
+        torch.arange(n_inputs),
+        block.pool.index.gather(1, own),
+        block.pool.units.present.expand(n_inputs, -1),
+        block.target,
+        keys,
+        block.keys("climb/pilot/row"),
+    )
+    changes = perturbed_changes(task, block.pool, jobs, PILOT, settings.phi, settings.change)
+    return (PILOT_SHARE * changes.change.amax((1, 2))).clamp(min=1e-6), changes.n_rows
+
+
+PILOT, PILOT_SHARE = 16, 0.3
+"""Perturbations of the input that set the tolerance, and the part of their largest change that it is."""
+
+
+def _start(task: Task, block: Block, how: Climb) -> tuple[Tensor, Tensor]:
+    """Return the subset to start from `(B, F)` and the model rows it cost."""
+    shape = (len(block.target), task.space.n_features)
+    if how.init == "ig":
+        values, n_rows = integrated_gradients(task, block)
+        return values.clamp(0, 1), n_rows
+    return torch.full(shape, float(how.init)), torch.zeros(shape[0], dtype=torch.int64)
+
+
+def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[Tensor, Tensor]:
+    """Return Integrated Gradients of the explained logit from zero, summed over units `(B, F)`, and rows spent."""
+    own = block.distances.sum(2).argmin(1, keepdim=True)
+    x = block.pool.pool[block.pool.index.gather(1, own)[:, 0]]
+    total = torch.zeros_like(x)
+    nodes = (torch.arange(n_steps) + 0.5) / n_steps
+    size = max(1, task.predict.max_batch // n_steps)
+    for start in range(0, len(x), size):
+        part = slice(start, start + size)
+        with torch.enable_grad():
+            path = (x[part, None] * nodes[:, None].to(x.dtype)).flatten(0, 1).requires_grad_()
+            target = block.target[part].repeat_interleave(n_steps)
+            logits = task.predict.differentiable(path, raw=True)
+            picked = logits.gather(1, target[:, None].clamp(max=logits.shape[1] - 1)).sum()
+            (slope,) = torch.autograd.grad(picked, path)
+        total[part] = slope.view(-1, n_steps, x.shape[1]).mean(1) * x[part]
+    units = block.pool.units
+    return units.collect(total[:, None])[:, 0], torch.full((len(x),), n_steps)
+
+
+@dataclass
+class _Ascent:
+    """Where the climb is: in the subset itself for Adam, in its logits for plain steps."""
+
+    how: Climb
+    place: Tensor
+    first: Tensor
+    second: Tensor
+
+    @classmethod
+    def begin(cls, s: Tensor, how: Climb) -> "_Ascent":
+        place = s if how.optimiser == "adam" else torch.logit(s, eps=1e-3)
+        return cls(how, place.clone(), torch.zeros_like(s), torch.zeros_like(s))
+
+    def subset(self) -> Tensor:
+        """Return the relaxed subset `(B, F)` in [0, 1]."""
+        return self.place.clamp(0, 1) if self.how.optimiser == "adam" else torch.sigmoid(self.place)
+
+    def step(self, slope: Tensor, step: int, active: Tensor) -> None:
+        """Take a step uphill with the inputs that are still climbing.
+
+        Plain steps go along the gradient scaled to a largest entry of 1, in logits, so that entries near 0 and 1 stay
+        apart; they shorten linearly to nothing.
+        """
+        g = slope[active]
+        if self.how.optimiser == "plain":
+            g = g / (g.abs().amax(1, keepdim=True) + 1e-8)
+            self.place[active] += self.how.rate * (1 - step / self.how.n_steps) * g
+            return
+        self.first[active] = 0.9 * self.first[active] + 0.1 * g
+        self.second[active] = 0.999 * self.second[active] + 0.001 * g**2
+        corrected = (self.second[active] / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8
+        moved = self.place[active] + self.how.rate * self.first[active] / (1 - 0.9 ** (step + 1)) / corrected
+        self.place[active] = moved.clamp(0, 1)
+
+
+# --- The relaxed objective -------------------------------------------------------------------------------------------
+
+
+def objective_and_slope(
+    task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int
+) -> tuple[Tensor, Tensor]:
+    """Return the relaxed objective `(n,)` of the inputs `some` `(n,)` at `s` `(n, F)`, and its gradient `(n, F)`."""
+    with torch.enable_grad():
+        s = s.detach().requires_grad_()
+        value = objective(task, block, settings, how, some, s, step)
+        (slope,) = torch.autograd.grad(value.sum(), s)
+    return value.detach(), slope.nan_to_num()
+
+
+def objective(task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int) -> Tensor:
+    """Return what is maximised, `(n,)`: PNS, or PN + PS, less the price of a large subset."""
+    if settings.estimator == "resample":
+        pn, ps, p_ab, p_nab = _resampled(task, block, settings, how, some, s, step)
+    else:
+        m = relaxed_moments(task, block, settings, how, some, s, step)
+        w_nc, w_sf = _weights(m, how.without)
+        pn, ps = _mean(w_nc, m.p_unchanged), _mean(w_sf, m.p_changed)
+        p_ab, p_nab = event_probability(w_nc), event_probability(w_sf)
+    parts = [pn, ps] if how.objective == "sum" else [settings.prior * pn * p_ab, settings.prior * ps * p_nab]
+    if how.without in ("SF", "NC"):
+        del parts[1 if how.without == "SF" else 0]
+    present = block.pool.units.present.expand(len(block.target), -1)[some]
+    return sum(parts[1:], parts[0]) - how.l1 * (s * present).sum(1) / present.sum(1)
+
+
+def _weights(m: Moments, without: Without) -> tuple[Tensor, Tensor]:
+    """Return w_NC and w_SF `(n, S)`; without sampling by closeness and event, all samples count alike."""
+    return (torch.ones_like(m.near_subset),) * 2 if without == "SR" else (m.necessity, m.sufficiency)
+
+
+def _mean(weights: Tensor, values: Tensor) -> Tensor:
+    """Return the weighted mean, 0 where there is no weight (where strict PN and PS are undefined)."""
+    total = weights.sum(-1)
+    return (weights * values).sum(-1) / total.clamp(min=1e-12)
+
+
+def relaxed_moments(
+    task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int
+) -> Moments:
+    """Return the moments of the strict estimate with a relaxed subset and a soft indicator, on this step's draws.
+
+    At a binary subset the weights are the strict ones; p_changed and p_unchanged are so as the temperature falls to 0.
+    """
+    n_samples = _step_samples(block, how)
+    place = _drawn_samples(block, some, n_samples, step)
+    change = relaxed_change(task, block, settings, how, some, s, (place, place), how.step_perturb, f"climb/{step}")
+    return _moments(block, settings, how, some, s, place, change)
+
+
+def _drawn_samples(block: Block, some: Tensor, n: int, step: int) -> Tensor:
+    """Return the places `(len(some), n)` of this step's samples in each input's reference set: different ones."""
+    n_all = block.pool.index.shape[1]
+    if n == n_all:
+        return torch.arange(n_all).expand(len(some), -1)
+    keys = block.keys(f"climb/{step}/sample")[some]
+    return draws.words(keys[:, None], torch.arange(n_all)).argsort(1)[:, :n]
+
+
+def _moments(
+    block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, place: Tensor, change: Tensor
+) -> Moments:
+    """Put changes `(2, n, S, K)` of s and of the rest together with the closeness on both."""
+    kernel = KERNELS[settings.kernel]
+    near = relaxed_closeness(block, settings, some, s, place)
+    c = block.tolerance[some][:, None, None]
+    soft = [kernel(side**2, c).mean(-1) for side in change]
+    moved = [_changed(side, c, how).mean(-1) for side in change]
+    return Moments(*near, soft[0], soft[1], moved[0], 1 - moved[1])
+
+
+def _changed(change: Tensor, c: Tensor, how: Climb) -> Tensor:
+    """Return the soft indicator of `change > c`; the paper's ignores c."""
+    if how.indicator == "paper":
+        return 1 - torch.exp(-change)
+    return torch.sigmoid((change - c) / (how.temperature * c))
+
+
+def relaxed_closeness(
+    block: Block, settings: Settings, some: Tensor, s: Tensor, place: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return `k_b` of the distance on s and on the rest `(n, S)`, every feature's difference scaled by its share."""
+    kernel, units = KERNELS[settings.kernel], block.pool.units
+    sizes, present = units.sizes_of(some).to(s.dtype), units.present.expand(len(block.target), -1)[some]
+    distances = block.distances[some].gather(1, place[..., None].expand(-1, -1, s.shape[1])).to(s.dtype)
+    radius = block.radius[some][:, None]
+    out = []
+    for share in (s, (1 - s) * present):
+        total = torch.einsum("nsf,nf->ns", distances, share**2)
+        if settings.distance == "rms":
+            total = total / (share**2 * sizes).sum(1, keepdim=True).clamp(min=1)
+        out.append(kernel(total.double(), radius))
+    nothing_left = (((1 - s) * present) == 0).all(1, keepdim=True)
+    return out[0], out[1].masked_fill(nothing_left, 0.0)
+
+
+def relaxed_change(
+    task: Task,
+    block: Block,
+    settings: Settings,
+    how: Climb,
+    some: Tensor,
+    s: Tensor,
+    places: tuple[Tensor, Tensor],
+    k: int,
+    stage: str,
+) -> Tensor:
+    """Perturb samples `k` times with s, and others with the rest: changes `(2, n, S, K)`.
+
+    `places` `(n, S)` says which samples of each input those are.
+
+    `g = x + s m (x' - x)`; the paper's own relaxed form, `((1 - m) x + m x') s`, also empties what is not selected.
+    """
+    place = torch.stack(places)
+    n, n_samples = places[0].shape
+    each = n_samples * k
+    flat = torch.arange(2 * n * each)
+    parts: list[Tensor] = []
+    pieces: Sequence[Tensor] = torch.split(flat, task.predict.max_batch)
+    for piece in pieces:
+        if len(pieces) == 1:
+            parts.append(_piece(task, block, settings, how, some, s, place, k, stage, piece))
+        else:  # more rows than memory is meant to hold: compute activations again on the way back
+            parts.append(
+                checkpoint(
+                    *(_piece, task, block, settings, how, some, s, place, k, stage, piece),
+                    use_reentrant=False,
+                    preserve_rng_state=False,
+                )
+            )
+    return torch.cat(parts).view(2, n, n_samples, k)
+
+
+def _piece(
+    task: Task,
+    block: Block,
+    settings: Settings,
+    how: Climb,
+    some: Tensor,
+    s: Tensor,
+    place: Tensor,
+    k: int,
+    stage: str,
+    flat: Tensor,
+) -> Tensor:
+    """Return the changes of some of the perturbations, by their place among all `(2, n, S, K)`."""
+    pool, (_, n, n_samples) = block.pool, place.shape
+    each = n_samples * k
+    side, rest = flat // (n * each), flat % (n * each)
+    local, draw = rest // each, rest % each
+    owner = some[local]
+    origin = pool.index[owner, place[side, local, draw // k]]
+    hit = draws.bernoulli(block.keys(f"{stage}/hit")[owner], draw, s.shape[1], settings.phi)
+    row_keys = torch.where(side == 0, block.keys(f"{stage}/subset")[owner], block.keys(f"{stage}/rest")[owner])
+    missing = baselines(task, pool, row_keys, draw, origin)
+    x = pool.pool[origin]
+    share = torch.where((side == 0)[:, None], s[local], 1 - s[local])
+    if how.relaxed_g == "strict":
+        rows = torch.lerp(x, missing.expand_as(x), pool.units.spread(share * hit, owner).to(x.dtype))
+    else:
+        rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
+    after = task.predict.differentiable(rows)
+    return measure_change(after, pool.outputs[origin], block.target[owner], settings.change)
+
+
+def _resampled(
+    task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return PN, PS, P(A,B) and P(not-A,not-B) `(n,)` the paper's way: weigh all samples, then perturb a few anew.
+
+    The choice of samples is by weight; its own gradient is not followed.
+    """
+    everything = torch.arange(block.pool.index.shape[1]).expand(len(some), -1)
+    stage = f"climb/{step}"
+    places = (everything, everything)
+    change = relaxed_change(task, block, settings, how, some, s, places, settings.n_factual, f"{stage}/factual")
+    m = _moments(block, settings, how, some, s, everything, change)
+    weights = _weights(m, how.without)
+    u = draws.uniform(block.keys(f"{stage}/sample")[some][:, None], torch.arange(2 * settings.n_resample))
+    picked = []
+    for w, at in zip(weights, u.chunk(2, 1), strict=True):
+        cumulative = w.detach().cumsum(1)
+        drawn = torch.searchsorted(cumulative, at * cumulative[:, -1:])
+        picked.append(drawn.clamp(max=w.shape[1] - 1))
+    # Samples chosen for sufficiency have their subset perturbed, those chosen for necessity the rest.
+    n_perturb = settings.n_perturb
+    again = (picked[1], picked[0])
+    both = relaxed_change(task, block, settings, how, some, s, again, n_perturb, f"{stage}/interventional")
+    ps, changed = _changed(both, block.tolerance[some][:, None, None], how).mean((2, 3))
+    return 1 - changed, ps, event_probability(weights[0]), event_probability(weights[1])

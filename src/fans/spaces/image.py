@@ -1,0 +1,338 @@
+"""Images: pixels, patches or superpixels, of any size and number of channels."""
+
+import warnings
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fans.core import FansWarning, InputError, Modality, check_whole, choose, is_number
+from fans.spaces._shared import (
+    Baseline,
+    Distance,
+    DrawnRows,
+    FeatureSpace,
+    FittedSpace,
+    Fixed,
+    Noise,
+    OfSample,
+    Units,
+    shape_of,
+)
+from fans.superpixels import n_seeds, superpixels
+
+Unit = Literal["superpixel", "patch", "pixel"]
+Channels = Literal["first", "last", "none"]
+
+_MOST_GROUPS = 100
+"""More features than this are told apart from coarse to fine."""
+
+_STEP = 16
+"""Reference samples whose distances are computed at a time."""
+
+
+@dataclass(frozen=True)
+class Image(FeatureSpace):
+    """The regions of an image.
+
+    Args:
+        unit: what a feature is: a `"superpixel"` (SLIC, its own in every image), a `"patch"` or a `"pixel"`. All
+            channels of a pixel belong together.
+        n_segments: superpixels wanted; the grid that seeds them comes near it.
+        compactness: how much closeness in the plane counts against closeness in colour, for superpixels.
+        patch: side of a patch in pixels; those at the right and lower edge may be smaller.
+        channels: where the channel axis is: `"first"` `(n, C, H, W)`, `"last"` `(n, H, W, C)` or `"none"` `(n, H, W)`.
+            None: by the number of dimensions, and the axis of 1, 3 or 4.
+        value_range: lowest and highest value of a pixel, as the model was trained; by default the background's.
+        sigma: of the Gaussian of `baseline="blur"`, in pixels; by default an eighth of the image's longer side.
+
+    Example:
+        >>> Image("patch", patch=2).fit(np.random.default_rng(0).random((5, 1, 4, 6))).feature_names[1]
+        'rows 0-1, columns 2-3'
+    """
+
+    unit: Unit = "superpixel"
+    n_segments: int = 64
+    compactness: float = 0.3
+    patch: int = 4
+    channels: Channels | None = None
+    value_range: tuple[float, float] | None = None
+    sigma: float | None = None
+
+    def __post_init__(self) -> None:
+        choose("`unit`", self.unit, ("superpixel", "patch", "pixel"))
+        check_whole("n_segments", self.n_segments, 1)
+        check_whole("patch", self.patch, 1)
+        if self.channels is not None:
+            choose("`channels`", self.channels, ("first", "last", "none"))
+        for name in ("compactness", "sigma"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and 0 < value < float("inf")):
+                raise InputError(f"Expected `{name}` above 0, got {value!r}")
+        if self.value_range is not None and not _is_range(self.value_range):
+            raise InputError(f"Expected `value_range` as (lowest, highest), got {self.value_range!r}")
+
+    def fit(self, background: Any) -> "FittedImage":
+        """Bind to a background set of images."""
+        return FittedImage(self, background)
+
+
+def _is_range(value: Any) -> bool:
+    return shape_of(value, "`value_range`") == (2,) and all(map(is_number, value)) and value[0] < value[1]
+
+
+class FittedImage(FittedSpace):
+    """Images of one shape, the scales of their pixels and the range of their values."""
+
+    modality: ClassVar[Modality] = "image"
+    baselines = ("uniform", "mean", "zero", "blur", "background")
+
+    def __init__(self, image: Image, background: Any) -> None:
+        self.image = image
+        self._tensor = isinstance(background, Tensor)
+        shape = shape_of(background, "background")
+        if len(shape) not in (3, 4) or 0 in shape:
+            raise InputError(
+                f"Expected `background` of shape (samples, channels, height, width), (samples, height, width, channels)"
+                f" or (samples, height, width), got {shape}"
+            )
+        self.shape = shape[1:]
+        self._channels = self._find_channels(image.channels, shape)
+        self._height, self._width = self.shape[1:] if self._channels == "first" else self.shape[:2]
+        axes = np.arange(self._height * self._width).reshape(self._height, self._width)
+        if self._channels != "none":
+            axes = np.expand_dims(axes, 0 if self._channels == "first" else -1)
+        # (E,) the pixel, row by row, of each element
+        self._pixel = torch.from_numpy(np.broadcast_to(axes, self.shape).ravel().copy())
+        self._channel = self._channel_of_element()
+        rows = self._rows(background, "background")
+        low, high = image.value_range or (float(rows.min()), float(rows.max()))
+        self.value_range = (low, high)
+        self._warn_outside(rows, "background")
+        spread = rows.std(0, correction=0)
+        self._varies = spread > 1e-12 * rows.abs().amax(0)
+        self.scale = torch.where(self._varies, spread, torch.ones(()))
+        self._mean = rows.mean(0)
+        self._fixed_units = self._lay_out(image)
+
+    @staticmethod
+    def _find_channels(wanted: Channels | None, shape: tuple[int, ...]) -> Channels:
+        """Say where the channel axis of a batch of this shape is."""
+        if wanted is None:
+            wanted = "none" if len(shape) == 3 else "last" if shape[1] > 4 >= shape[3] else "first"
+        if (wanted == "none") != (len(shape) == 3):
+            dimensions = 3 if wanted == "none" else 4
+            raise InputError(
+                f'Expected {dimensions} dimensions for channels="{wanted}", got a background of shape {shape}'
+            )
+        return wanted
+
+    def _channel_of_element(self) -> Tensor:
+        """Return the channel `(E,)` of each element."""
+        if self._channels == "none":
+            return torch.zeros_like(self._pixel)
+        axis = 0 if self._channels == "first" else 2
+        numbers = np.arange(self.shape[axis]).reshape([-1 if a == axis else 1 for a in range(3)])
+        return torch.from_numpy(np.broadcast_to(numbers, self.shape).ravel().copy())
+
+    def _lay_out(self, image: Image) -> Units | None:
+        """Name the features, and return them where all images share them."""
+        height, width, side = self._height, self._width, image.patch
+        if image.unit == "superpixel":
+            n = n_seeds(height, width, image.n_segments)
+            self.feature_names = tuple(f"superpixel {i + 1}" for i in range(n))
+            return None
+        if image.unit == "pixel":
+            side = 1
+        across = -(-width // side)
+        row, column = self._pixel // width, self._pixel % width
+        names = []
+        for top in range(0, height, side):
+            for left in range(0, width, side):
+                bottom, right = min(top + side, height) - 1, min(left + side, width) - 1
+                names.append(
+                    f"row {top}, column {left}" if side == 1 else f"rows {top}-{bottom}, columns {left}-{right}"
+                )
+        self.feature_names = tuple(names)
+        return self._sized((row // side * across + column // side)[None])
+
+    def _sized(self, of_element: Tensor) -> Units:
+        size = torch.zeros(len(of_element), self.n_features)
+        return Units(of_element, size.scatter_add_(1, of_element, torch.ones(()).expand_as(of_element)))
+
+    def units(self, rows: Tensor) -> Units:
+        """Return the regions of each image: the same grid for all, or each one's own superpixels."""
+        if self._fixed_units is not None:
+            return self._fixed_units
+        labels = superpixels(self.planes(rows), self.image.n_segments, self.image.compactness)
+        return self._sized(labels.flatten(1)[:, self._pixel])
+
+    def levels(self) -> list[Tensor]:
+        """Return patches of pixels that halve until each is a pixel, from about 64 patches on."""
+        if self.image.unit == "superpixel":
+            return super().levels()
+        side = 1 if self.image.unit == "pixel" else self.image.patch
+        across, down = -(-self._width // side), -(-self._height // side)
+        row, column = torch.arange(across * down) // across, torch.arange(across * down) % across
+        levels: list[Tensor] = []
+        group = 1
+        while True:
+            wide = -(-across // group)
+            levels.insert(0, row // group * wide + column // group)
+            if wide * -(-down // group) <= _MOST_GROUPS:
+                return levels
+            group *= 2
+
+    def planes(self, rows: Tensor) -> Tensor:
+        """Return rows `(n, E)` as `(n, channels, height, width)`."""
+        images = rows.view(-1, *self.shape)
+        if self._channels == "none":
+            return images[:, None]
+        return images if self._channels == "first" else images.movedim(-1, 1)
+
+    def encode(self, inputs: Any, what: str) -> Tensor:
+        """Return images as rows `(n, E)` in the order their elements came."""
+        rows = self._rows(inputs, what)
+        self._warn_outside(rows, what)
+        return rows
+
+    def _rows(self, inputs: Any, what: str) -> Tensor:
+        shape = shape_of(inputs, what)
+        images = inputs.detach().cpu() if isinstance(inputs, Tensor) else torch.from_numpy(_numbers(inputs, what))
+        if not images.is_floating_point():
+            kind = str(images.dtype).removeprefix("torch.")
+            raise InputError(
+                f"Expected floating-point images in {what}, scaled as the model was trained, got {kind}; convert them "
+                "first, e.g. images / 255"
+            )
+        if images.dtype not in (torch.float32, torch.float64):
+            images = images.float()
+        if shape == self.shape:
+            images = images[None]
+        if tuple(images.shape[1:]) != self.shape or not len(images):
+            raise InputError(
+                f"Expected {what} of shape {self.shape} or (batch, {', '.join(map(str, self.shape))}) like the "
+                f"background, got {shape}"
+            )
+        rows = images.reshape(len(images), -1).clone()
+        bad = (~torch.isfinite(rows)).nonzero()
+        if len(bad):
+            image, element = bad[0].tolist()
+            y, x = divmod(int(self._pixel[element]), self._width)
+            raise InputError(
+                f"Expected finite numbers in {what}, got {rows[image, element].item()} in image {image}, row {y}, "
+                f"column {x} ({len(bad)} such values)"
+            )
+        return rows
+
+    def _warn_outside(self, rows: Tensor, what: str) -> None:
+        """Warn of values the model was hardly trained on."""
+        low, high = self.value_range
+        slack = 0.05 * (high - low)
+        least, most = float(rows.min()), float(rows.max())
+        if least < low - slack or most > high + slack:
+            source = "value_range" if self.image.value_range else "background"
+            warnings.warn(
+                f"Expected {what} in the range of the {source}, {low:.4g} to {high:.4g}, got {least:.4g} to "
+                f"{most:.4g}; scale images as the model was trained",
+                FansWarning,
+                stacklevel=4,
+            )
+
+    def decode(self, rows: Tensor) -> Any:
+        """Return rows as the background came: a tensor or an array."""
+        images = rows.view(-1, *self.shape)
+        return images if self._tensor else images.numpy()
+
+    def baseline(self, value: Any, background: Tensor) -> Baseline:
+        """Return what replaces a missing region.
+
+        `"uniform"`: noise over the range of values; `"mean"`: the background's mean colour; `"zero"`; `"blur"`: the
+        image itself, blurred; `"background"`: the same region of a background image; or a number or an image.
+        """
+        if isinstance(value, str):
+            name = choose("`baseline`", value, self.baselines)
+            if name == "background":
+                return DrawnRows()
+            if name == "blur":
+                return OfSample(self._blur)
+            if name == "uniform":
+                return self._noise_baseline()
+            value = 0.0 if name == "zero" else self._mean_colour(background)
+        if shape_of(value, "`baseline`") == ():
+            if not isinstance(value, Real | np.generic | np.ndarray | Tensor):
+                raise InputError(f"Expected `baseline` as a name, a number or an image, got {value!r}")
+            value = torch.full(self.shape, float(value))
+        row = self._rows(value if isinstance(value, Tensor) else np.asarray(value, dtype=np.float64), "baseline")
+        if len(row) != 1:
+            raise InputError(f"Expected `baseline` as one image of shape {self.shape}, got {len(row)} images")
+        return Fixed(row[0].to(background.dtype))
+
+    def _noise_baseline(self) -> Noise:
+        low, high = self.value_range
+        if low == high:
+            raise InputError(
+                f'Expected a background of more than one value for baseline="uniform", got only {low:.4g}; '
+                "pass Image(value_range=(lowest, highest)) or another baseline"
+            )
+        return Noise(low, high)
+
+    def _mean_colour(self, background: Tensor) -> Tensor:
+        """Return an image of each channel's mean over the background."""
+        n_channels = int(self._channel.max()) + 1
+        total = torch.zeros(n_channels, dtype=background.dtype).index_add_(0, self._channel, background.mean(0))
+        return (total / (self._height * self._width))[self._channel].view(self.shape)
+
+    def _blur(self, rows: Tensor) -> Tensor:
+        """Return the images blurred by a Gaussian, which is cut and weighed anew at the edges."""
+        sigma = self.image.sigma or max(1.0, max(self._height, self._width) / 8)
+        blurred = _gaussian(self._height, sigma, rows) @ self.planes(rows) @ _gaussian(self._width, sigma, rows).T
+        return (blurred.movedim(1, -1) if self._channels == "last" else blurred).reshape(len(rows), -1)
+
+    def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:
+        """Return squared distances, standardised for `"rms"`, summed over the elements of each region."""
+        scale = self.scale.to(x.dtype) if distance == "rms" else torch.ones((), dtype=x.dtype)
+        parts = []
+        for start in range(0, rows.shape[1], _STEP):
+            squared = ((x[:, None] - rows[:, start : start + _STEP]) / scale) ** 2
+            parts.append(units.collect(squared))
+        return torch.cat(parts, 1)
+
+    def deviations(self, background: Tensor) -> Tensor:
+        """Return each image's squared standardised deviation minus 1, of elements that vary."""
+        squared = ((background - self._mean) / self.scale) ** 2 - 1
+        return torch.where(self._varies, squared, torch.zeros((), dtype=squared.dtype))
+
+    def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:
+        """Return noise for the elements that vary."""
+        scale = self.scale if relative else torch.ones_like(self.scale)
+        return normals * torch.where(self._varies, size * scale, torch.zeros(()))
+
+    def _mask_to_features(self, mask: Tensor, units: Units) -> Tensor:
+        """Take a mask of pixels `(height, width)` or `(batch, height, width)`: a region is in if most of it is."""
+        if mask.shape[-2:] != (self._height, self._width) or mask.ndim not in (2, 3):
+            return mask
+        if mask.ndim == 2 and tuple(mask.shape) == (len(units.size), self.n_features):
+            return mask
+        inside = mask.reshape(-1, self._height * self._width)[:, self._pixel].float()
+        owners = max(len(inside), len(units.of_element))
+        counts = torch.zeros(owners, self.n_features)
+        counts.scatter_add_(1, units.of_element.expand(owners, -1), inside.expand(owners, -1))
+        return counts > units.size / 2
+
+
+def _numbers(inputs: Any, what: str) -> np.ndarray[Any, Any]:
+    array = np.array(inputs)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"Expected numbers in {what}, got {array.dtype}")
+    return array
+
+
+def _gaussian(n: int, sigma: float, like: Tensor) -> Tensor:
+    """Return the matrix `(n, n)` that blurs one axis; rows sum to 1."""
+    places = torch.arange(n, dtype=like.dtype)
+    kernel = torch.exp(-((places[:, None] - places) ** 2) / (2 * sigma**2))
+    return kernel / kernel.sum(1, keepdim=True)

@@ -1,0 +1,1 @@
+"""What made files that are kept in the repository."""

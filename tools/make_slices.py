@@ -1,0 +1,31 @@
+"""Cut the slices of real images that come with the package out of the full datasets: `python -m tools.make_slices`."""
+
+import numpy as np
+
+from fans.core import Array
+from fans.data.images import SLICES, ImageDataset, load_images
+
+SIZE = 256
+
+
+def balanced(labels: Array, size: int = SIZE, seed: int = 0) -> Array:
+    """Return `size` indices, sorted, of which every class has as many as any other or one more."""
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    classes = np.unique(labels)
+    counts = size // len(classes) + (np.arange(len(classes)) < size % len(classes))
+    chosen = [shuffled[labels[shuffled] == c][:n] for c, n in zip(classes, counts, strict=True)]
+    return np.sort(np.concatenate(chosen))
+
+
+def main() -> None:
+    """Write all slices."""
+    SLICES.mkdir(exist_ok=True)
+    for name in ImageDataset.registry:
+        train, test = load_images(name, "train"), load_images(name, "test")
+        for split, images, index in (("train", train, balanced(train.labels)), ("test", test, np.arange(SIZE))):
+            pixels, labels = images.pixels[index], images.labels[index].astype(np.uint8)
+            np.savez_compressed(SLICES / f"{name}_{split}.npz", pixels=pixels, labels=labels, index=index)
+
+
+if __name__ == "__main__":
+    main()
