@@ -70,26 +70,38 @@ def exact_pns(
     phi: float = 0.5,
     scale: float = 0.5,
     std: np.ndarray | None = None,
+    elements: Sequence[Sequence[int]] | None = None,
 ) -> dict[str, float]:
-    """PN, PS, P(A,B), P(not-A,not-B), PNS and both effective sizes, by enumeration of every perturbation."""
+    """PN, PS, P(A,B), P(not-A,not-B), PNS and both effective sizes, by enumeration of every perturbation.
+
+    `elements` lists the elements of each feature, which are perturbed together (by default each is one of its own); a
+    distance is over elements. A `baseline` of the background's shape is each sample's own.
+    """
+    if elements is None:
+        elements = [[j] for j in range(len(x))]
+    baselines = np.broadcast_to(baseline, background.shape)
+
+    def of(features: Sequence[int]) -> list[int]:
+        return [e for j in features for e in elements[j]]
+
     inside = [j for j, chosen in enumerate(subset) if chosen]
     outside = [j for j, chosen in enumerate(subset) if not chosen]
     if std is None:
         std = background.std(axis=0)
         std = np.where(std == 0, 1.0, std)
     w_nc, w_sf, unchanged, changed = [], [], [], []
-    for row in background:
+    for row, missing in zip(background, baselines, strict=True):
         soft_in = soft_out = p_changed = p_unchanged = 0.0
         for hit, p in patterns(inside, phi):
-            d = change_of(f, row, hit, baseline, change, target)
+            d = change_of(f, row, of(hit), missing, change, target)
             soft_in += p * soft(d, tolerance, kernel)
             p_changed += p * (d > tolerance)
         for hit, p in patterns(outside, phi):
-            d = change_of(f, row, hit, baseline, change, target)
+            d = change_of(f, row, of(hit), missing, change, target)
             soft_out += p * soft(d, tolerance, kernel)
             p_unchanged += p * (d <= tolerance)
-        w_nc.append(closeness(x, row, inside, std, radius, kernel, distance) * (1 - soft_in))
-        w_sf.append(closeness(x, row, outside, std, radius, kernel, distance) * soft_out)
+        w_nc.append(closeness(x, row, of(inside), std, radius, kernel, distance) * (1 - soft_in))
+        w_sf.append(closeness(x, row, of(outside), std, radius, kernel, distance) * soft_out)
         changed.append(p_changed)
         unchanged.append(p_unchanged)
     n = len(background)

@@ -118,7 +118,7 @@ def test_x(ask, x, message):
     ("background", "message"),
     [
         (np.zeros(4), "got shape (4,); pass `space=`"),
-        (np.zeros((4, 3, 2)), "got shape (4, 3, 2)"),
+        (np.zeros((4, 3, 2, 2, 2)), "got shape (4, 3, 2, 2, 2)"),
         (np.zeros((0, 3)), "got an empty background"),
         ([], "got an empty background"),
         (PEOPLE[:0], "got an empty background"),
@@ -308,7 +308,7 @@ def test_an_explainer_refuses_unknown_names_before_it_is_called(name):
 def test_unknown_methods_and_settings():
     with pytest.raises(fans.InputError, match=r"`method` to be one of .*'fans'.*, got 'fan'; did you mean 'fans'\?"):
         fans.Explainer(difference, ROWS, method="fan")
-    with pytest.raises(fans.InputError, match=r"'n_pairs'.*'tolerance', got 'n_pair'; did you mean 'n_pairs'\?"):
+    with pytest.raises(fans.InputError, match=r"'n_pairs'.*'tolerance'.*, got 'n_pair'; did you mean 'n_pairs'\?"):
         fans.Explainer(difference, ROWS, n_pair=3)
     with pytest.raises(fans.InputError, match=r"`solver` to be one of 'game'.*, got 'magic'"):
         fans.Explainer(difference, ROWS, solver="magic")
@@ -343,7 +343,7 @@ def test_unknown_methods_and_settings():
         ({"baseline": [[1], [1, 2]]}, "`baseline` with rows of one length"),
         ({"baseline": "median"}, "got 'median'; did you mean 'mean'?"),
         ({"change": "label"}, 'several class outputs for change="label", got a single one'),
-        ({"estimator": "exact"}, 'fixed baseline for estimator="exact", got one drawn from the background'),
+        ({"estimator": "exact"}, 'fixed baseline for estimator="exact", got one that is drawn'),
     ],
 )
 def test_bad_values(ask, settings, message):

@@ -103,6 +103,21 @@ def test_every_model_row_is_counted():
     assert sum(rows_seen) - before == found.n_evaluations
 
 
+def test_targets_go_by_their_names():
+    explainer = fans.Explainer(network(), BACKGROUND, target_names=["ant", "bee", "cat"], n_pairs=50)
+    e = explainer(INPUTS[:2], target=["cat", "ant"])
+    assert e.target_names == ("ant", "bee", "cat")
+    assert e.target.tolist() == [2, 0]
+    assert "P(cat)" in e.sentences[0]
+    check_same(e, fans.Explainer(network(), BACKGROUND, n_pairs=50)(INPUTS[:2], target=[2, 0]))
+
+
+@pytest.mark.parametrize("names", [["ant", "bee"], ["ant", "bee", "ant"], "ant", 3, []])
+def test_as_many_different_names_as_outputs(names):
+    with pytest.raises(fans.InputError, match=r"as 3 different names, one per output of the model, got .*"):
+        fans.Explainer(network(), BACKGROUND, target_names=names)
+
+
 def test_a_target_for_each_input():
     explainer = fans.Explainer(network(), BACKGROUND, radius=2.0)
     e = explainer(INPUTS[:3], target=[2, 0, 1])

@@ -26,7 +26,7 @@ ALLOWED = {
     "data": {"core"},
     "models": {"core", "data"},
     "train": {"core", "data", "models", "version"},
-    "demo": {"core", "explain"},
+    "demo": {"core", "explain", "data", "models", "report", "spaces"},
     "cli": {"core", "demo", "version"},
 }
 """What each module, or shelf of modules, may import of ours at its top."""

@@ -6,6 +6,15 @@ from pathlib import Path
 README = Path(__file__).parents[1] / "README.md"
 
 
+def test_the_images(tmp_path, monkeypatch):
+    block = re.search(r"pictures like the second:\n\n```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block
+    monkeypatch.chdir(tmp_path)
+    code = "import fans, fans.data, fans.models\n" + block.group(1)
+    exec(code, {})  # noqa: S102
+    assert (tmp_path / "image.png").exists()
+
+
 def test_the_quick_start(capsys):
     block = re.search(r"## Six lines.*?```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert block

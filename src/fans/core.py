@@ -270,9 +270,15 @@ class Explanation:
         return tuple(sentence(self, i) for i in range(len(self)))
 
     def value(self, i: int, feature: int) -> str:
-        """Return the value of a feature in input `i` as text: a number, a category, or what is on in a group."""
-        places = np.flatnonzero(self.elements.ravel() == feature)
+        """Return the value of a feature in input `i` as text.
+
+        A number, a category, what is on in a group; of an image's region the mean, "absent" if the image has no such.
+        """
+        elements = self.elements if self.elements.ndim < self.inputs.ndim else self.elements[i]
+        places = np.flatnonzero(elements.ravel() == feature)
         row = self.inputs[i].ravel()
+        if self.modality == "image":
+            return f"{row[places].mean():.4g}" if len(places) else "absent"
         if len(places) > 1:
             return ", ".join(self.element_names[p] for p in places if row[p]) or "none"
         words = self.categories.get(str(places[0]))
@@ -327,11 +333,23 @@ class Explanation:
 
         return fragment(self)
 
-    def plot(self, path: str | Path | None = None, *, top: int = 10, columns: int = 3) -> Any:
-        """Draw every input (at most twelve) with matplotlib; write a PNG if `path` is given; return the figure."""
+    def plot(self, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
+        """Draw every input (at most twelve) with matplotlib and return the figure.
+
+        Args:
+            path: where to write it as well.
+            top: features shown of a row of a table; an image shows all of its own.
+            columns: inputs side by side; by default three, of images two.
+        """
         from fans.report.figures import plot
 
         return plot(self, path, top=top, columns=columns)
+
+    def plot_history(self, path: str | Path | None = None) -> Any:
+        """Draw how the loss of each input fell, step by step, for a method that takes steps; return the figure."""
+        from fans.report.figures import plot_history
+
+        return plot_history(self, path)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained HTML page and return its path."""
@@ -340,13 +358,13 @@ class Explanation:
         return page(self, path)
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with one row per input and feature."""
+        """Return a pandas frame with one row per input and feature that it has."""
         from fans.report.frames import to_frame
 
         return to_frame(self)
 
     def to_shap(self) -> Any:
-        """Return a `shap.Explanation` of the scores (FANS's, not Shapley values), for shap's own plots."""
+        """Return a `shap.Explanation` of the scores (not Shapley values), for shap's own plots; of images, by pixel."""
         from fans.report.frames import to_shap
 
         return to_shap(self)

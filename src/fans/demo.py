@@ -1,17 +1,45 @@
-"""The demo: train a model on real data, explain some predictions, show what was found."""
+"""The demo: models and real data that come along, some predictions explained, and what was found."""
 
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fans.core import Explanation, extra, normal_quantile
+from fans.core import Explanation, InputError, extra, normal_quantile
+from fans.data import load_slice
 from fans.explain import Explainer
+from fans.models import find_checkpoint, load
+from fans.report.html import pages
+from fans.spaces import Image
+
+QUICK = {"n_background": 12, "n_local": 11, "n_pairs": 100, "n_sweep": 1, "refine": 0, "n_factual": 4, "n_perturb": 4}
+"""Few draws, for a model whose rows take 10 ms each."""
 
 
 def run(folder: Path, console: Console) -> None:
-    """Explain four breast-cancer predictions and write a picture and a page to `folder`."""
+    """Explain a table, some images and a photograph; write a picture of each and one page to `folder`."""
+    started = time.perf_counter()
+    found = {"table": _tumours(console), "image": _pictures("fashion_mnist", 4, console)}
+    if _is_trained("cifar10"):
+        found["photo"] = _pictures("cifar10", 1, console, every=8, space=Image(n_segments=32), **QUICK)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / f"{name}.png" for name in found]
+    for (_, explanation), path in zip(found.values(), written, strict=True):
+        explanation.plot(path, columns=2)
+    written.append(pages(dict(found.values()), folder / "demo.html"))
+    n_rows = sum(int(explanation.n_evaluations.sum()) for _, explanation in found.values())
+    console.print(
+        f"{sum(len(explanation) for _, explanation in found.values())} explanations in "
+        f"{time.perf_counter() - started:.1f} s, {n_rows:,} model rows. Look at: {', '.join(map(str, written))}",
+        soft_wrap=True,
+    )
+
+
+def _tumours(console: Console) -> tuple[str, Explanation]:
+    """Train a forest on the breast-cancer data and explain four of its predictions."""
     try:
         import pandas as pd
         from sklearn.datasets import load_breast_cancer
@@ -19,35 +47,52 @@ def run(folder: Path, console: Console) -> None:
         from sklearn.model_selection import train_test_split
     except ImportError:
         raise extra("scikit-learn and pandas", "tabular", "the demo") from None
-    folder.mkdir(parents=True, exist_ok=True)
     data = load_breast_cancer(as_frame=True)
     diagnosis = pd.Series(data.target_names[data.target])
     train, test, train_y, test_y = train_test_split(
         data.data, diagnosis, test_size=0.3, random_state=0, stratify=diagnosis
     )
     model = RandomForestClassifier(200, min_samples_leaf=3, random_state=0).fit(train, train_y)
-    console.print(
+    heading = (
         f"A random forest on the Wisconsin breast-cancer data (569 tumours, 30 measurements): "
-        f"{model.score(test, test_y):.1%} right on {len(test)} it has not seen.\n"
+        f"{model.score(test, test_y):.1%} right on {len(test)} it has not seen"
     )
-    started = time.perf_counter()
-    explainer = Explainer(model, train)
+    console.print(f"{heading}.\n")
     cases = test.iloc[:4]
-    explanation = explainer(cases, ids=[f"tumour {i}" for i in cases.index])
-    seconds = time.perf_counter() - started
+    explanation = Explainer(model, train)(cases, ids=[f"tumour {i}" for i in cases.index])
     for i in range(len(explanation)):
-        _show(explanation, i, console)
-    picture, page = folder / "table.png", explanation.to_html(folder / "table.html")
-    explanation.plot(picture, columns=2)
-    console.print(
-        f"{len(explanation)} explanations in {seconds:.1f} s, {int(explanation.n_evaluations.sum()):,} model rows. "
-        f"Picture: {picture}; page: {page}",
-        soft_wrap=True,
-    )
+        _show_features(explanation, i, console)
+        _show_finding(explanation, i, console)
+    return heading, explanation
 
 
-def _show(e: Explanation, i: int, console: Console, top: int = 6) -> None:
-    """Print one explanation: the sentence and a table of the leading features."""
+def _is_trained(name: str) -> bool:
+    try:
+        find_checkpoint(name)
+    except InputError:
+        return False
+    return True
+
+
+def _pictures(name: str, n: int, console: Console, *, every: int = 1, **given: Any) -> tuple[str, Explanation]:
+    """Explain the first test images of `n` different classes; every so many training images are the background."""
+    model, card = load(name)
+    train, test = load_slice(name, "train"), load_slice(name, "test")
+    heading = f"A {type(model).__name__} on {name}: {card.accuracy:.1%} right on {card.n_test:,} images it has not seen"
+    console.print(f"{heading}.\n")
+    first = np.sort(np.unique(test.labels, return_index=True)[1])[:n]
+    explainer = Explainer(model, train.tensor(slice(None, None, every)), target_names=test.classes, **given)
+    explanation = explainer(test.tensor(first), ids=[f"image {i}" for i in first])
+    for i in range(len(explanation)):
+        console.print(
+            f"[italic]{explanation.ids[i]}: {explanation.target_name(i)} = {explanation.prediction[i]:.2f}[/]"
+        )
+        _show_finding(explanation, i, console)
+    return heading, explanation
+
+
+def _show_features(e: Explanation, i: int, console: Console, top: int = 6) -> None:
+    """Print a table of the leading features."""
     table = Table(title=f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.2f}", title_justify="left")
     for name, side in (
         ("feature", "left"),
@@ -63,6 +108,10 @@ def _show(e: Explanation, i: int, console: Console, top: int = 6) -> None:
         cells = (e.feature_names[f], e.value(i, int(f)), f"{score:.3f}", f"[{score - half:.3f}, {score + half:.3f}]")
         table.add_row(*cells, style="bold" if e.subset[i, f] else "dim")
     console.print(table)
+
+
+def _show_finding(e: Explanation, i: int, console: Console) -> None:
+    """Print the sentence and the PNS."""
     low, high = e.interval[i, 0]
     console.print(
         f"{e.sentences[i].replace('*', '')} PNS {e.pns[i]:.2f}, between {low:.2f} and {high:.2f}.\n", highlight=False

@@ -1,7 +1,7 @@
 """`fans.Explainer`: a model and its background in, an `Explanation` out."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -85,6 +85,7 @@ class Explainer:
         method: a registered method.
         output: `"raw"` leaves a module's logits as they are.
         task: `"regression"` does so too, and asks an estimator for `predict`.
+        target_names: names of the classes (or outputs), in the model's order.
         seed: of all draws, which are keyed by (seed, id of the input, stage).
         max_batch: most rows the model sees at a time.
         settings: of the method, the neighbourhood (`n_background`, `n_local`, `radius`, `tolerance`, `search`), the
@@ -108,6 +109,7 @@ class Explainer:
         method: str = "fans",
         output: Output | None = None,
         task: TaskKind | None = None,
+        target_names: Sequence[str] | None = None,
         seed: int = 0,
         max_batch: int | None = None,
         **settings: Any,
@@ -117,13 +119,13 @@ class Explainer:
         owners = {f.name: kind for kind in kinds for f in fields(kind)}
         for name in settings:
             choose("a setting", name, sorted(owners))
-        preset = (
-            dict(member.presets[choose("`preset`", settings["preset"], member.presets)]) if "preset" in settings else {}
-        )
-        unit = preset.pop("unit", None)
-        output = output or preset.pop("output", "probability")
-        if space is None and unit is not None and len(shape_of(background, "background")) > 2:
-            space = Image(unit)
+        preset: dict[str, Any] = {}
+        if settings.get("preset") is not None:
+            preset |= member.presets[choose("`preset`", settings["preset"], member.presets)]
+        own_output, unit, own_baseline = (preset.pop(name, None) for name in ("output", "unit", "baseline"))
+        if len(shape_of(background, "background")) > 2:  # images
+            space = space or (Image(unit) if unit else None)
+            baseline = own_baseline if baseline is None else baseline
         chosen: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
         for name, value in ({"n_factual": 8, "n_perturb": 8} | preset | settings).items():
             chosen[owners[name]][name] = value
@@ -132,10 +134,16 @@ class Explainer:
         self.selection = Selection(**chosen[Selection])
         self.method: Method = member(**chosen[member])
         self.seed = check_seed(seed)
+        output = output or own_output or "probability"
         self.task = Task.bind(
             model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch
         )
+        if "phi" not in chosen[Settings]:
+            self.settings = replace(self.settings, phi=self.task.space.phi)
+        if target_names is not None:
+            self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
         check_change(self.task, self.settings.change)
+        self.method.check(self.task, self.settings)
         self._noise: Tensor | None = None
 
     def __call__(
@@ -293,6 +301,16 @@ class Explainer:
         if self._noise is not None and self.settings.change != "label":
             n_noise = 16 * min(self.neighbourhood.n_background, len(self.task.background))
         return len(self.task.background) + n_noise
+
+
+def _checked_names(names: Any, n_outputs: int) -> tuple[str, ...]:
+    """Return the names of the outputs, if there are as many and no two are alike."""
+    given = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    if len(given) != n_outputs or len(set(map(str, given))) != n_outputs:
+        raise InputError(
+            f"Expected `target_names` as {n_outputs} different names, one per output of the model, got {names!r}"
+        )
+    return tuple(map(str, given))
 
 
 @dataclass(frozen=True)

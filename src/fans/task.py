@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.core import InputError, Kind, ModelError, check_whole, choose
+from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose
 from fans.spaces import guess_space
 from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
 
@@ -42,6 +42,7 @@ class Predictor:
         self.target_names: tuple[str, ...] | None = None
         self._squash: Callable[[Tensor], Tensor] | None = None
         self._n_outputs: int | None = None
+        self._calibrated = False
         self._module = model if isinstance(model, nn.Module) else None
         self._wants_squash = self._module is not None and output == "probability" and task != "regression"
         self._call = self._resolve(model, task)
@@ -78,17 +79,21 @@ class Predictor:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Hold a module in evaluation mode with its parameters frozen, all restored afterwards, whatever happens."""
+        """Hold a module in evaluation mode with its parameters frozen, all restored afterwards, whatever happens.
+
+        A caller's inference mode is left for as long: error bars need derivatives.
+        """
         if self._module is None:
-            yield
+            with torch.inference_mode(False):
+                yield
             return
         modes = [(part, part.training) for part in self._module.modules()]
         learning = [parameter for parameter in self._module.parameters() if parameter.requires_grad]
-        self._module.eval()
-        for parameter in learning:  # their gradients are never wanted here
-            parameter.requires_grad_(False)
         try:
-            with torch.no_grad():
+            self._module.eval()
+            for parameter in learning:  # their gradients are never wanted here
+                parameter.requires_grad_(False)
+            with torch.inference_mode(False), torch.no_grad():
                 yield
         finally:
             for part, mode in modes:
@@ -99,6 +104,7 @@ class Predictor:
     def calibrate(self, rows: Tensor) -> Tensor:
         """Evaluate the background once, decide how a module's outputs become probabilities, and return them."""
         raw = self(rows)
+        self._calibrated = True
         if self._wants_squash and not _are_probabilities(raw):
             self._squash = _sigmoid if raw.shape[1] == 1 else _softmax
         elif self._wants_squash and raw.shape[1] == 1:
@@ -117,8 +123,24 @@ class Predictor:
         parts = [self._checked(rows[i : i + self.max_batch]) for i in range(0, len(rows), self.max_batch)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
+    def _answer(self, rows: Tensor) -> Any:
+        """Ask the model; a module that fails from the start is told what it was given."""
+        try:
+            return self._call(rows.clone())  # a model may overwrite what it is given
+        except FansError:
+            raise
+        except Exception as error:
+            if self._module is None or self._calibrated:
+                raise
+            shape = tuple(self.space.for_module(rows).shape)
+            said = next(iter(str(error).splitlines()), "")
+            raise ModelError(
+                f"Expected a module that takes inputs of shape {shape}, got {type(error).__name__} from "
+                f"{type(self._module).__name__}: {said}; pass a background of the shape the module was trained on"
+            ) from error
+
     def _checked(self, rows: Tensor) -> Tensor:
-        out = _outputs(self._call(rows.clone()))  # a model may overwrite what it is given
+        out = _outputs(self._answer(rows))
         if out.ndim == 1:
             out = out[:, None]
         if out.ndim != 2 or len(out) != len(rows) or not out.shape[1]:
@@ -133,9 +155,10 @@ class Predictor:
         self._n_outputs = out.shape[1]
         if not torch.isfinite(out).all():
             n_bad = int((~torch.isfinite(out)).any(1).sum())
+            where = "perturbed inputs, or choose another baseline" if self._calibrated else "the background"
             raise ModelError(
                 f"Expected finite outputs from the model, got NaN or infinity for {n_bad} of {len(rows)} rows; "
-                "check the model on perturbed inputs, or choose another baseline"
+                f"check the model on {where}"
             )
         self.n_rows += len(rows)
         return self._squash(out) if self._squash else out
@@ -175,9 +198,9 @@ def _outputs(out: Any) -> Tensor:
 
 
 def _are_probabilities(out: Tensor) -> bool:
-    """Tell whether all rows already are probabilities."""
+    """Tell whether all rows already are probabilities, be it with the rounding of bfloat16."""
     inside = bool(((out >= 0) & (out <= 1)).all())
-    return inside and (out.shape[1] == 1 or bool(((out.sum(1) - 1).abs() < 1e-3).all()))
+    return inside and (out.shape[1] == 1 or bool(((out.sum(1) - 1).abs() < 1e-2).all()))
 
 
 def _two_columns(p: Tensor) -> Tensor:

@@ -69,8 +69,13 @@ class Reference:
             normals = draws.normal(keys[0][..., None], positions).flatten(0, 1)
             copies = x[owner] + task.space.noise(normals, noise, relative=True).to(x.dtype)
         else:
-            rate = max(0.1, 1 / task.space.n_features)
-            hit = draws.bernoulli(keys[0].flatten(), place.flatten(), task.space.n_features, rate)
+            rate = max(task.space.swap_rate, 1 / task.space.n_features)
+            blocks = task.space.blocks()
+            n_drawn = blocks.n if blocks else task.space.n_features
+            hit = draws.bernoulli(keys[0].flatten(), place.flatten(), n_drawn, rate)
+            if blocks:
+                offset = draws.integers(keys[0][:, :1], -1 - torch.arange(2 * n_local), blocks.side)
+                hit = blocks.masks(hit, offset.view(-1, 2))
             donors = task.background[draws.integers(keys[1], place, len(task.background))].flatten(0, 1)
             copies, _ = perturb(x[owner], units.spread(hit, owner), donors)
         n_own = 1 + n_local

@@ -1,6 +1,5 @@
 """The additive game: random subsets against their complements, and a regression. No gradients, any black box."""
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,144 +9,72 @@ from torch import Tensor
 from fans import draws
 from fans.explainers._shared import Scores, Without
 from fans.pns import KERNELS, Settings
+from fans.spaces._shared import Blocks
 from fans.task import Task
 from fans.trials import Block, Jobs, run, subset_distance
 
-LEAST_PAIRS = 125
-"""Pairs that a round of the game needs at least."""
-
-
-@dataclass(frozen=True)
-class Partition:
-    """Features of each input put into groups that are drawn together.
-
-    Attributes:
-        of_feature: `(B, F)` the group of each feature.
-        size: `(B, G)` features in each group; 0 for one that does not exist.
-    """
-
-    of_feature: Tensor
-    size: Tensor
-
-    @classmethod
-    def of(cls, labels: Tensor, present: Tensor, n_groups: int) -> "Partition":
-        """Count the groups that `labels` `(B, F)` name, over the features that are present."""
-        size = torch.zeros(len(labels), n_groups, dtype=torch.float64)
-        return cls(labels, size.scatter_add_(1, labels, present.expand_as(labels).double()))
-
-    def spread(self, of_groups: Tensor) -> Tensor:
-        """Give each feature its group's value: `(B, M, G)` to `(B, M, F)`."""
-        index = self.of_feature[:, None].expand(-1, of_groups.shape[1], -1)
-        return of_groups.gather(2, index)
+NOISE = 0.3
+"""Of the regression with a smooth prior: variance of the noise, in variances that the prior gives an observation."""
 
 
 def play(task: Task, block: Block, settings: Settings, n_pairs: int, ridge: float, without: Without) -> Scores:
     """Score every feature by its Banzhaf value in the game of PNS.
 
-    Where there are too many features for one regression, and the space can group them (pixels into patches), the game
-    is played on coarse groups first; the groups that matter most are then split, and the next round estimates how the
-    parts differ from the share of the whole that fell to them.
+    A regression on hundreds of pixels is too noisy for the few evaluations there are. On a fine grid the subsets are
+    therefore drawn coarsely, in blocks at random offsets, and the scores are regressed finely, under the prior that
+    neighbours score alike: a Gaussian process whose length is half a block.
     """
-    present = block.pool.units.present.expand(len(block.target), -1)
-    levels = _numbered(task.space.levels())
-    n_rounds = max(1, min(len(levels), n_pairs // LEAST_PAIRS))
-    density = torch.zeros(present.shape, dtype=torch.float64)  # of each feature: its group's score over its size
-    variance, spent = torch.zeros_like(density), torch.zeros(len(present), dtype=torch.int64)
-    depth = torch.zeros_like(present, dtype=torch.int64)  # which level's group each feature is in
-    n_groups = int(levels[0].max()) + 1
-    labels = levels[0].expand_as(depth)
-    for i in range(n_rounds):
-        if i:
-            depth, n_groups = _split(labels, n_groups, depth, levels, density * present)
-            labels = _renumbered(levels.T[torch.arange(depth.shape[1]), depth])
-        parts = Partition.of(labels, present, n_groups)
-        size = parts.size.clamp(min=1)
-        stage = f"game/{i}" if i else "game"
-        found = _round(task, block, settings, parts, density, n_pairs // n_rounds, ridge, stage, without)
-        assert found.se is not None
-        density = density + (found.scores / size).gather(1, labels)
-        variance = (found.se / size).gather(1, labels) ** 2
-        spent = spent + found.n_rows
-    return Scores(density * present, variance.sqrt() * present, spent)
-
-
-def _numbered(levels: list[Tensor]) -> Tensor:
-    """Return the groupings as one table `(levels, F)`, no two levels sharing a number."""
-    offset, out = 0, []
-    for level in levels:
-        out.append(level + offset)
-        offset = int(out[-1].max()) + 1
-    return torch.stack(out)
-
-
-def _renumbered(labels: Tensor) -> Tensor:
-    """Number the groups of each input `(B, F)` from 0 without gaps."""
-    used = torch.zeros(len(labels), int(labels.max()) + 1, dtype=torch.int64).scatter_(1, labels, 1)
-    return (used.cumsum(1) - 1).gather(1, labels)
-
-
-def _split(labels: Tensor, n_groups: int, depth: Tensor, levels: Tensor, density: Tensor) -> tuple[Tensor, int]:
-    """Send the quarter of groups with the largest total scores one level down.
-
-    Returns:
-        The new depth of each feature, and how many groups that makes at most, whatever the input.
-    """
-    n_split = max(1, n_groups // 4)
-    total = torch.zeros(len(labels), n_groups, dtype=torch.float64).scatter_add_(1, labels, density)
-    order = total.abs().argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    deeper = (order < n_split).gather(1, labels).long()
-    pairs = [torch.unique(torch.stack([a, b], 1), dim=0)[:, 0] for a, b in itertools.pairwise(levels)]
-    most_parts = max(int(parents.bincount().max()) for parents in pairs)
-    return (depth + deeper).clamp(max=len(levels) - 1), n_groups + n_split * (most_parts - 1)
-
-
-def _round(
-    task: Task,
-    block: Block,
-    settings: Settings,
-    parts: Partition,
-    known: Tensor,
-    n_pairs: int,
-    ridge: float,
-    stage: str,
-    without: Without,
-) -> Scores:
-    """Draw pairs of subsets of groups, ask the model, and regress what is not `known` `(B, F)` yet on the groups."""
-    exists = parts.size > 0
-    subset, hit = (
-        _bits(block, f"{stage}/{what}", p, n_pairs, parts.size.shape[1])
-        for what, p in (("subset", 0.5), ("hit", settings.phi))
-    )
-    hit &= exists[:, None]
-    sides = torch.cat([hit & subset, hit & ~subset])  # (2 B, M, G)
-    plain = parts.size.shape[1] == parts.of_feature.shape[1]
-    twice = Partition(parts.of_feature.repeat(2, 1), parts.size.repeat(2, 1))
-    of_features = sides if plain else twice.spread(sides)  # (2 B, M, F)
-    chosen = subset if plain else parts.spread(subset)
-    sample, closeness = _samples(block, chosen, settings, f"{stage}/sample", without)  # (B, M) each
+    blocks = task.space.blocks()
+    subset, hit = (_bits(task, block, blocks, what, p, n_pairs) for what, p in (("subset", 0.5), ("hit", settings.phi)))
+    hit &= block.pool.units.present[:, None]
+    sides = torch.cat([hit & subset, hit & ~subset])  # (2 B, M, F)
+    sample, closeness = _samples(block, subset, settings, without)  # (B, M) each
     index = block.pool.index.gather(1, sample)
-    keys = torch.cat([block.keys(f"{stage}/subset/row"), block.keys(f"{stage}/rest/row")])
+    keys = torch.cat([block.keys("game/subset/row"), block.keys("game/rest/row")])
     owner = torch.arange(len(index)).repeat(2)
-    jobs = Jobs(owner, index.repeat(2, 1), of_features[:, 0], block.target.repeat(2), keys, keys)
-    change, n_rows = run(task, block.pool, jobs, 1, _lookup(of_features), settings.change)
+    jobs = Jobs(owner, index.repeat(2, 1), sides[:, 0], block.target.repeat(2), keys, keys)
+    change, n_rows = run(task, block.pool, jobs, 1, _lookup(sides), settings.change)
     changed = _changed(torch.cat(change[..., 0].chunk(2), 1), block)  # (B, 2 M)
     y = closeness * (changed[:, :n_pairs] - changed[:, n_pairs:])
-    design = sides[: len(index)].double() - sides[len(index) :].double()
-    if known.any():
-        total = torch.zeros_like(parts.size).scatter_add_(1, parts.of_feature, known)  # of each group, as known
-        y = y - (design @ total[..., None])[..., 0] / settings.phi
-    scores, se = _fit(design, y, sample, block.pool.index.shape[1], ridge)
+    observed = _Observed(sides[: len(index)], sides[len(index) :], y, sample, block.pool.index.shape[1])
+    scores, se = _fit(observed, ridge) if blocks is None else _smooth_fit(observed, blocks)
     return Scores(settings.phi * scores, settings.phi * se, n_rows.view(2, -1).sum(0))
 
 
-def _bits(block: Block, stage: str, p: float, n_pairs: int, n_groups: int) -> Tensor:
-    """Return `(B, M, G)` Bernoulli draws."""
-    place = torch.arange(n_pairs).repeat(len(block.target))
-    flat = draws.bernoulli(block.keys(stage).repeat_interleave(n_pairs), place, n_groups, p)
-    return flat.view(len(block.target), n_pairs, -1)
+def _bits(task: Task, block: Block, blocks: Blocks | None, what: str, p: float, n_pairs: int) -> Tensor:
+    """Return `(B, M, F)` Bernoulli draws, one for each feature or for each block of them."""
+    n_inputs, n_features = len(block.target), task.space.n_features
+    keys, place = block.keys(f"game/{what}").repeat_interleave(n_pairs), torch.arange(n_pairs).repeat(n_inputs)
+    if blocks is None:
+        return draws.bernoulli(keys, place, n_features, p).view(n_inputs, n_pairs, n_features)
+    bits = draws.bernoulli(keys, place, blocks.n, p)
+    offset = draws.integers(block.keys("game/offset")[:, None], torch.arange(2 * n_pairs), blocks.side)
+    return blocks.masks(bits, offset.view(-1, 2)).view(n_inputs, n_pairs, n_features)
 
 
-def _samples(block: Block, subset: Tensor, settings: Settings, stage: str, without: Without) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Observed:
+    """What M pairs of each of B inputs showed.
+
+    Attributes:
+        of_subset, of_rest: `(B, M, F)` which features were hit on either side.
+        y: `(B, M)` how much more the one changed the prediction than the other.
+        sample: `(B, M)` which of the samples was perturbed.
+        n_samples: how many samples there are.
+    """
+
+    of_subset: Tensor
+    of_rest: Tensor
+    y: Tensor
+    sample: Tensor
+    n_samples: int
+
+    def design(self) -> Tensor:
+        """Return `(B, M, F)`: 1 for a feature hit with the subset, -1 with the rest."""
+        return self.of_subset.double() - self.of_rest.double()
+
+
+def _samples(block: Block, subset: Tensor, settings: Settings, without: Without) -> tuple[Tensor, Tensor]:
     """Draw one sample a pair in proportion to its closeness on the subset `(B, M, F)` or outside it.
 
     One input at a time, in single precision, so that the closeness of all its pairs and samples stays in the cache.
@@ -156,7 +83,7 @@ def _samples(block: Block, subset: Tensor, settings: Settings, stage: str, witho
         The sample's place in the input's reference set, and the mean closeness of all samples, `(B, M)` each.
     """
     n_pairs, n_samples = subset.shape[1], block.pool.index.shape[1]
-    u = draws.uniform(block.keys(stage)[:, None], torch.arange(n_pairs))
+    u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(n_pairs))
     if without == "SR":  # no sampling by closeness: every sample counts alike
         return (u * n_samples).long(), torch.ones_like(u)
     places, means = [], []
@@ -199,22 +126,50 @@ def _changed(change: Tensor, block: Block) -> Tensor:
         return (change > block.tolerance[:, None]).double()
     least = block.search.tolerance_grid(block.tolerance, change.amax(1)).amin(1, keepdim=True)
     real = change > least
-    no_larger = torch.searchsorted(change.sort(1).values, change, right=True) - (~real).sum(1, keepdim=True)
+    # The same image twice is a tie, though a module may round it otherwise in another batch.
+    level = change + 1e-6 * change.amax(1, keepdim=True)
+    no_larger = torch.searchsorted(change.sort(1).values, level, right=True) - (~real).sum(1, keepdim=True)
     return torch.where(real, no_larger / real.sum(1, keepdim=True), torch.zeros(())).double()
 
 
-def _fit(design: Tensor, y: Tensor, sample: Tensor, n_samples: int, ridge: float) -> tuple[Tensor, Tensor]:
+def _fit(observed: _Observed, ridge: float) -> tuple[Tensor, Tensor]:
     """Fit `y = design @ slopes` for each input by ridge regression; return slopes and standard errors `(B, F)`.
 
-    The errors allow for unequal noise and for pairs that share a sample (`sample`: which one) erring together, so they
-    cover the choice of samples as well as the draws.
+    The errors allow for unequal noise and for pairs that share a sample erring together, so they cover the choice of
+    samples as well as the draws.
     """
+    design, y = observed.design(), observed.y
     gram = design.transpose(1, 2) @ design
     inverse = torch.linalg.inv(gram + torch.diag_embed(gram.diagonal(dim1=1, dim2=2) * ridge + 1e-9))
     slopes = (inverse @ (design.transpose(1, 2) @ y[..., None]))[..., 0]
     pull = design * (y - (design @ slopes[..., None])[..., 0])[..., None]  # (B, M, F)
-    by_sample = torch.zeros(len(pull), n_samples, pull.shape[2], dtype=pull.dtype)
-    by_sample.scatter_add_(1, sample[..., None].expand_as(pull), pull)
-    n, n_features = design.shape[1:]
-    covariance = inverse @ (by_sample.transpose(1, 2) @ by_sample) @ inverse * (n / max(n - n_features, 1))
+    by_sample = torch.zeros(len(pull), observed.n_samples, pull.shape[2], dtype=pull.dtype)
+    by_sample.scatter_add_(1, observed.sample[..., None].expand_as(pull), pull)
+    n, n_slopes = design.shape[1], design.any(1).sum(1)  # of the features that exist
+    freedom = n / (n - n_slopes).clamp(min=1).double()[:, None, None]
+    covariance = inverse @ (by_sample.transpose(1, 2) @ by_sample) @ inverse * freedom
     return slopes, covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+
+
+def _smooth_fit(observed: _Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:
+    """Fit slopes that vary smoothly over the grid, one input at a time; return them and standard errors `(B, F)`.
+
+    With a prior covariance K the slopes are `K D' (D K D' + noise)^-1 y`; K is separable, so it is never formed.
+    """
+    rows, columns = blocks.prior(torch.float32)
+    slopes, errors = [], []
+    for i in range(len(observed.y)):
+        design = observed.of_subset[i].float() - observed.of_rest[i].float()  # (M, F)
+        maps = design.view(-1, blocks.rows, blocks.columns)
+        gram = torch.cat([(rows @ part @ columns).flatten(1) @ design.T for part in torch.split(maps, 64)]).double()
+        inverse = torch.linalg.inv(gram + NOISE * gram.diagonal().mean().clamp(min=1e-9) * torch.eye(len(gram)))
+        weights = inverse @ observed.y[i]
+        # A residual's influence on the slopes runs through the same smoother.
+        residual = observed.y[i] - gram @ weights
+        pulls = torch.zeros(observed.n_samples, len(gram), dtype=torch.float64)
+        pulls[observed.sample[i], torch.arange(len(gram))] = residual
+        both = torch.cat([weights[None], pulls @ inverse]).float() @ design  # (1 + S, F)
+        smooth = (rows @ both.view(-1, blocks.rows, blocks.columns) @ columns).flatten(1).double()
+        slopes.append(smooth[0])
+        errors.append((smooth[1:] ** 2).sum(0).sqrt())
+    return torch.stack(slopes), torch.stack(errors)

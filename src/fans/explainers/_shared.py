@@ -54,6 +54,9 @@ class Method(Registered):
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
         """Score the features of every input of a block."""
 
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse a model or settings that the method cannot work with, before anything is spent."""
+
     @property
     @abstractmethod
     def cost(self) -> int:

@@ -6,7 +6,15 @@ from typing import Any, ClassVar, Literal
 
 from fans.core import InputError, check_whole, choose, is_number
 from fans.explainers._game import play
-from fans.explainers._gradient import Climb, Indicator, Objective, Optimiser, Relaxed, climb
+from fans.explainers._gradient import (
+    Climb,
+    Indicator,
+    Objective,
+    Optimiser,
+    Relaxed,
+    check_differentiable,
+    climb,
+)
 from fans.explainers._released import refine_integrated_gradients
 from fans.explainers._shared import Method, Scores, Without
 from fans.pns import Settings
@@ -34,9 +42,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "change": "l2",
         "output": "raw",
         "scale": "paper",
+        "phi": 0.5,
         "unit": "pixel",
+        "baseline": "uniform",
     },
-    "released": {"solver": "gradient", "change": "l2", "output": "raw", "unit": "pixel"},
+    "released": {"solver": "gradient", "change": "l2", "output": "raw", "unit": "pixel", "phi": 0.5},
 }
 """Settings by name, each of which the user may still override.
 
@@ -124,6 +134,11 @@ class FANS(Method):
 
     def _climb(self) -> Climb:
         return Climb(**{f.name: getattr(self, f.name) for f in fields(Climb)})
+
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse what has no gradient, if one is needed."""
+        if self.solver == "gradient":
+            check_differentiable(task, settings)
 
     @property
     def cost(self) -> int:

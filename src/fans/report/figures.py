@@ -2,35 +2,87 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from fans.core import Explanation, extra, normal_quantile
+from fans.core import Explanation, InputError, extra, normal_quantile
+from fans.report import images
+from fans.report.images import CHOSEN, INK, OPACITY, OUTLINE, STOPS
+from fans.report.sentences import chosen_count
 
-CHOSEN, OTHER, INK = "#c2571a", "#b9c4cf", "#1c2733"
+OTHER, FAINT = "#b9c4cf", "#51606e"
 MOST_PANELS = 12
 
 
-def plot(e: Explanation, path: str | Path | None = None, *, top: int = 10, columns: int = 3) -> Any:
-    """Draw the leading features of every input (at most twelve): scores with intervals, the chosen ones in colour."""
+def plot(e: Explanation, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
+    """Draw the first inputs (at most twelve): images as such, else the leading features as bars."""
+    figure = _images(e, columns or 2) if e.modality == "image" else _bars(e, top, columns or 3)
+    return _written(figure, path)
+
+
+def plot_history(e: Explanation, path: str | Path | None = None) -> Any:
+    """Draw the loss of every input at each step, and their mean."""
+    if e.history is None:
+        raise InputError(
+            f"Expected an explanation by a method that takes steps, got {e.method!r} without a history; "
+            'explain with solver="gradient"'
+        )
+    figure = _figure("`plot_history`", (6.0, 3.6))
+    axis = figure.subplots()
+    loss = -np.asarray(e.history)
+    steps = np.arange(1, loss.shape[1] + 1)
+    axis.plot(steps, loss.T, color=OTHER, lw=0.8, alpha=0.8)
+    label = f"mean of {len(e)} inputs" if len(e) > 1 else "loss"
+    axis.plot(steps, _held(loss).mean(0), color=CHOSEN, lw=2, label=label)
+    axis.set_xlabel("step", fontsize=9, color=INK)
+    axis.set_ylabel("loss (negative objective)", fontsize=9, color=INK)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.tick_params(labelsize=8, colors=FAINT)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.margins(x=0.02)
+    axis.legend(frameon=False, fontsize=8.5)
+    return _written(figure, path)
+
+
+def _held(loss: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the loss with what comes after an input's last step held at its last value."""
+    last = np.maximum.accumulate(np.where(np.isnan(loss), 0, np.arange(loss.shape[1])), axis=1)
+    return np.take_along_axis(loss, last, 1)
+
+
+def _figure(purpose: str, size: tuple[float, float], layout: Literal["constrained"] | None = "constrained") -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise extra("matplotlib", "plot", "`plot`") from None
+        raise extra("matplotlib", "plot", purpose) from None
+    return Figure(figsize=size, layout=layout)
+
+
+def _written(figure: Any, path: str | Path | None) -> Any:
+    if path is not None:
+        figure.savefig(Path(path), dpi=130)
+    return figure
+
+
+def _grid(e: Explanation, columns: int) -> tuple[int, int, int]:
+    """Return how many inputs are shown, in how many rows and columns."""
     shown = min(len(e), MOST_PANELS)
     columns = max(1, min(columns, shown))
-    rows = math.ceil(shown / columns)
+    return shown, math.ceil(shown / columns), columns
+
+
+def _bars(e: Explanation, top: int, columns: int) -> Any:
+    """Draw the leading features of every input: scores with intervals, the chosen ones in colour."""
+    shown, rows, columns = _grid(e, columns)
     top = min(top, len(e.feature_names))
-    figure = Figure(figsize=(4.6 * columns, (0.27 * top + 1.7) * rows), layout="constrained")
+    figure = _figure("`plot`", (4.6 * columns, (0.27 * top + 1.7) * rows))
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for i, axis in enumerate(axes):
         if i < shown:
             _panel(axis, e, i, top)
         else:
             axis.set_axis_off()
-    if path is not None:
-        figure.savefig(Path(path), dpi=130)
     return figure
 
 
@@ -41,18 +93,88 @@ def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
     errors = None if e.scores_se is None else normal_quantile(e.confidence) * e.scores_se[i, order]
     colours = [CHOSEN if e.subset[i, f] else OTHER for f in order]
     places = np.arange(len(order))
-    axis.barh(places, scores, xerr=errors, color=colours, height=0.72, error_kw={"lw": 0.8, "ecolor": "#51606e"})
+    axis.barh(places, scores, xerr=errors, color=colours, height=0.72, error_kw={"lw": 0.8, "ecolor": FAINT})
     labels = [f"{e.feature_names[f]} = {e.value(i, int(f))}" for f in order]
     axis.set_yticks(places, labels, fontsize=7.5, color=INK)
     axis.invert_yaxis()
     axis.axvline(0, color=INK, lw=0.6)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)
-    axis.tick_params(axis="x", labelsize=7, colors="#51606e")
+    axis.tick_params(axis="x", labelsize=7, colors=FAINT)
     axis.set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)
 
 
 def _title(e: Explanation, i: int) -> str:
+    pns, pn, ps = _estimates(e, i)
+    return f"{_prediction(e, i)}\n{pns}\n{pn}  {ps}"
+
+
+def _prediction(e: Explanation, i: int) -> str:
+    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}"
+
+
+def _estimates(e: Explanation, i: int) -> list[str]:
     values = zip(("PNS", "PN", "PS"), (e.pns[i], e.pn[i], e.ps[i]), e.interval[i], strict=True)
-    texts = [f"{n} undefined" if math.isnan(v) else f"{n} {v:.2f} [{lo:.2f}, {hi:.2f}]" for n, v, (lo, hi) in values]
-    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}\n{texts[0]}\n{texts[1]}  {texts[2]}"
+    return [f"{n} undefined" if math.isnan(v) else f"{n} {v:.2f} [{lo:.2f}, {hi:.2f}]" for n, v, (lo, hi) in values]
+
+
+def _images(e: Explanation, columns: int) -> Any:
+    """Draw every input as three pictures (itself, its scores, its subset) on one symmetric colour scale."""
+    shown, rows, columns = _grid(e, columns)
+    height, width = images.pixel_mask(e, 0).shape
+    sheet = _Sheet(height, width, rows, columns)
+    figure = _figure("`plot`", sheet.size, layout=None)
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    largest = images.largest_score(e, shown)
+    scale = ScalarMappable(Normalize(-largest, largest), LinearSegmentedColormap.from_list("fans", STOPS))
+    for i in range(shown):
+        row, column = divmod(i, columns)
+        _image_panels([figure.add_axes(sheet.place(row, column, k)) for k in range(3)], e, i, scale)
+    bar = figure.colorbar(scale, cax=figure.add_axes(sheet.place(0, columns, 0, width=0.11)))
+    ticks = largest * np.linspace(-1, 1, 5)
+    bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
+    bar.ax.set_title("score", fontsize=7.5, color=FAINT, loc="left")
+    bar.ax.tick_params(labelsize=7, colors=FAINT, length=2)
+    bar.outline.set_visible(False)
+    return figure
+
+
+class _Sheet:
+    """Where the pictures of images go, in inches: rows of groups of three, with room for titles and captions."""
+
+    margin, above, below, within, between, bar = 0.12, 0.44, 0.34, 0.1, 0.34, 0.6
+
+    def __init__(self, height: int, width: int, rows: int, columns: int) -> None:
+        inch = 1.6 / max(height, width)
+        self.tall, self.wide = max(inch * height, 0.5), max(inch * width, 1.35)
+        self.group = 3 * self.wide + 2 * self.within
+        self.line = self.above + self.tall + self.below
+        self.size = (self.margin + columns * (self.group + self.between) + self.bar, rows * self.line)
+
+    def place(self, row: int, column: int, k: int, width: float | None = None) -> tuple[float, float, float, float]:
+        """Return left, bottom, width and height of picture `k` of a group, as shares of the sheet."""
+        left = self.margin + column * (self.group + self.between) + k * (self.wide + self.within)
+        top = row * self.line + self.above
+        across, down = self.size
+        return left / across, 1 - (top + self.tall) / down, (width or self.wide) / across, self.tall / down
+
+
+def _image_panels(axes: list[Any], e: Explanation, i: int, scale: Any) -> None:
+    """Draw the three pictures of one input."""
+    from matplotlib.collections import LineCollection
+
+    image, mask = images.picture(e, i), images.pixel_mask(e, i)
+    axes[0].imshow(image)
+    axes[1].imshow(images.greyed(image), vmin=0, vmax=1)
+    axes[1].imshow(images.pixel_scores(e, i), norm=scale.norm, cmap=scale.cmap, alpha=OPACITY)
+    axes[2].imshow(images.dimmed(image, mask))
+    edges = LineCollection(list(images.outline(mask)), colors=OUTLINE, linewidths=1.4, capstyle="round", clip_on=False)
+    axes[2].add_collection(edges, autolim=False)
+    for axis, label in zip(axes, ("image", "scores", chosen_count(e, i)), strict=True):
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set_visible(False)
+        axis.set_xlabel(label, fontsize=7.5, color=FAINT, labelpad=3)
+    estimates = "   ".join(_estimates(e, i))
+    axes[0].set_title(f"{_prediction(e, i)}\n{estimates}", fontsize=8.5, loc="left", color=INK)

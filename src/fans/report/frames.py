@@ -5,37 +5,45 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fans.core import Explanation, MissingExtra, extra
+from fans.report.images import channel_axis
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def to_frame(e: Explanation) -> "pd.DataFrame":
-    """Return one row per input and feature, with the input's estimates repeated."""
+    """Return one row per input and feature it has, with the input's estimates repeated."""
     try:
         import pandas as pd
     except ImportError:
         raise extra("pandas", "tabular", "`to_frame`") from None
-    n, n_features = e.scores.shape
+    inputs, features = np.nonzero(e.present)
     se = np.full_like(e.scores, np.nan) if e.scores_se is None else e.scores_se
     per_feature = {
-        "id": np.repeat(np.array(e.ids, dtype=object), n_features),
-        "feature": np.tile(np.array(e.feature_names, dtype=object), n),
-        "value": [e.value(i, f) for i in range(n) for f in range(n_features)],
-        "score": e.scores.ravel(),
-        "score_se": se.ravel(),
-        "chosen": e.subset.ravel(),
+        "id": np.array(e.ids, dtype=object)[inputs],
+        "feature": np.array(e.feature_names, dtype=object)[features],
+        "value": [e.value(int(i), int(f)) for i, f in zip(inputs, features, strict=True)],
+        "score": e.scores[inputs, features],
+        "score_se": se[inputs, features],
+        "chosen": e.subset[inputs, features],
     }
-    per_input = {name: np.repeat(getattr(e, name), n_features) for name in ("target", "prediction", "pns", "pn", "ps")}
+    per_input = {name: getattr(e, name)[inputs] for name in ("target", "prediction", "pns", "pn", "ps")}
     return pd.DataFrame(per_feature | per_input)
 
 
 def to_shap(e: Explanation) -> Any:
-    """Return a `shap.Explanation` of the scores."""
+    """Return a `shap.Explanation` of the scores.
+
+    Of images: by pixel, channels last, shared evenly by the channels, as `shap.image_plot` takes them.
+    """
     try:
         import shap
     except ImportError:
         raise MissingExtra("Expected shap for `to_shap`, got none; install it with: pip install shap") from None
+    if e.modality == "image":
+        axis = channel_axis(e)
+        pixels, scores = (a[..., None] if axis is None else np.moveaxis(a, axis + 1, -1) for a in (e.inputs, e.heatmap))
+        return shap.Explanation(values=scores / scores.shape[-1], base_values=np.zeros(len(e)), data=pixels)
     data = e.inputs if e.inputs.shape[1] == len(e.feature_names) else None
     return shap.Explanation(
         values=e.scores, base_values=np.zeros(len(e)), data=data, feature_names=list(e.feature_names)

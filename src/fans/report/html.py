@@ -1,13 +1,15 @@
 """An explanation as HTML: the notebook view, and one self-contained page."""
 
 import math
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
 from fans.core import Explanation
-from fans.report.sentences import sentence
+from fans.report import images
+from fans.report.sentences import chosen_count, sentence
 
 STYLE = """
 <style>
@@ -18,39 +20,89 @@ STYLE = """
 .fans th { font-weight: 600; border-bottom: 1px solid #c6cfd8 }
 .fans td.n { text-align: right; font-variant-numeric: tabular-nums }
 .fans tr.in td:first-child { font-weight: 600 } .fans .bar { height: .7rem; border-radius: 2px; background: #b9c4cf }
+.fans h2 { font-size: 1.15rem; margin: 1rem 0 .4rem } .fans .pictures { display: flex; flex-wrap: wrap; gap: .8rem }
+.fans figure { margin: .3rem 0 1.2rem } .fans figcaption { color: #51606e; font-size: 12px; text-align: center }
+.fans img { display: block; max-width: 16rem; image-rendering: pixelated }
+.fans .scale { display: flex; gap: .5rem; align-items: center; color: #51606e; font-size: 12px }
+.fans .scale div { width: 12rem; height: .7rem; border-radius: 2px }
 .fans tr.in .bar { background: #c2571a } .fans .facts { color: #51606e } .fans p { margin: .3rem 0 }
 </style>
 """
 
 
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>fans: necessary and sufficient features</title>'
+
+
 def fragment(e: Explanation, *, most: int = 12, top: int = 10) -> str:
-    """Return the first inputs as HTML to embed: sentence, estimates, and the leading features with their scores."""
+    """Return the first inputs as HTML to embed: sentence, estimates, and the image or the leading features."""
+    return STYLE + _section(e, most, top)
+
+
+def page(e: Explanation, path: str | Path) -> Path:
+    """Write every input to one HTML file that needs nothing else."""
+    return pages({"": e}, path)
+
+
+def pages(explanations: Mapping[str, Explanation], path: str | Path) -> Path:
+    """Write several explanations, each under its heading, to one HTML file that needs nothing else."""
+    path = Path(path)
+    sections = [_section(e, len(e), heading=heading) for heading, e in explanations.items()]
+    path.write_text("\n".join([HEAD + STYLE, *sections, "</html>\n"]), encoding="utf-8")
+    return path
+
+
+def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str:
+    """Return the first inputs, and how many more there are."""
     shown = min(len(e), most)
-    parts = [STYLE, '<div class="fans">', *(_input(e, i, top) for i in range(shown))]
+    parts = ['<div class="fans">']
+    if heading:
+        parts.append(f"<h2>{escape(heading)}</h2>")
+    if e.modality == "image":
+        largest = images.largest_score(e, shown)
+        parts.append(_scale(largest))
+        bodies = [_pictures(e, i, largest) for i in range(shown)]
+    else:
+        bodies = [_table(e, i, top) for i in range(shown)]
+    parts += [_finding(e, i) + body for i, body in enumerate(bodies)]
     if shown < len(e):
         parts.append(f"<p class='facts'>{len(e) - shown} more inputs are not shown.</p>")
     return "\n".join([*parts, "</div>"])
 
 
-def page(e: Explanation, path: str | Path) -> Path:
-    """Write every input to one HTML file that needs nothing else."""
-    path = Path(path)
-    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>fans: necessary and sufficient features</title>'
-    path.write_text(head + fragment(e, most=len(e)) + "</html>\n", encoding="utf-8")
-    return path
-
-
-def _input(e: Explanation, i: int, top: int) -> str:
-    """Return one input: what was found, how sure it is, and a row for each leading feature."""
-    order = e.ranked(i)[:top]
-    largest = float(np.abs(e.scores[i]).max()) or 1.0
+def _finding(e: Explanation, i: int) -> str:
+    """Return what was found of one input, and how sure it is."""
     words = _emphasise(escape(sentence(e, i)))
-    rows = [_row(e, i, int(f), largest) for f in order]
     return (
         f"<p><b>{escape(str(e.ids[i]))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}. {words}</p>"
         f"<p class='facts'>{_estimates(e, i)}</p>"
-        "<table><tr><th>feature</th><th>value</th><th>score</th><th></th></tr>" + "".join(rows) + "</table>"
     )
+
+
+def _scale(largest: float) -> str:
+    """Return the colours of scores, one scale for all images shown."""
+    stops = ", ".join(images.STOPS)
+    return (
+        f"<p class='facts'>Scores:</p><div class='scale'>{-largest:.2g}"
+        f"<div style='background: linear-gradient(to right, {stops})'></div>{largest:.2g}</div>"
+    )
+
+
+def _pictures(e: Explanation, i: int, largest: float) -> str:
+    """Return an image, its scores and its subset, each as a PNG within the page."""
+    captions = ("image", "scores", chosen_count(e, i))
+    figures = [
+        f'<figure><img alt="{escape(f"{e.ids[i]}: {caption}")}" src="{images.data_uri(panel)}">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        for caption, panel in zip(captions, images.panels(e, i, largest), strict=True)
+    ]
+    return f"<div class='pictures'>{''.join(figures)}</div>"
+
+
+def _table(e: Explanation, i: int, top: int) -> str:
+    """Return a row for each leading feature of one input."""
+    largest = float(np.abs(e.scores[i]).max()) or 1.0
+    rows = [_row(e, i, int(f), largest) for f in e.ranked(i)[:top]]
+    return "<table><tr><th>feature</th><th>value</th><th>score</th><th></th></tr>" + "".join(rows) + "</table>"
 
 
 def _row(e: Explanation, i: int, f: int, largest: float) -> str:

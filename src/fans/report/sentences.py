@@ -5,6 +5,9 @@ from collections.abc import Sequence
 
 from fans.core import Explanation
 
+UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel"}
+"""What the features of an image are called, by how their names begin."""
+
 
 def sentence(e: Explanation, i: int) -> str:
     """Say what the strict estimates of input `i` found, and nothing else.
@@ -12,20 +15,43 @@ def sentence(e: Explanation, i: int) -> str:
     PS is the share of trials in which perturbing the subset changed the prediction, PN that in which perturbing
     everything else left it: each half of the sentence is one of the two numbers, and is left out where it is undefined.
     """
-    names = join_names(e.chosen_names(i))
-    everything = bool(e.subset[i].all())
+    names = _what(e, i)
+    present = e[i].present[0]
     moved, left = _verbs(e, i)
     clauses = []
     if not math.isnan(e.ps[i]):
         clauses.append(f"perturbing {names} {moved} in {percent(e.ps[i])} of trials")
-    if everything:
-        clauses.append(f"no part of the {len(e.feature_names)} features stands out: only {names} together are named")
+    if bool((e.subset[i] | ~present).all()):
+        together = "all of them" if e.modality == "image" else names
+        units = unit_word(e, int(present.sum()))
+        clauses.append(f"no part of the {present.sum()} {units} stands out: only {together} together are named")
     elif not math.isnan(e.pn[i]):
         clauses.append(f"perturbing everything else {left} in {percent(e.pn[i])}")
     else:
         clauses.append("no perturbation of it that changed the prediction was seen near this input")
     text = "; ".join(clauses)
     return text[0].upper() + text[1:] + "."
+
+
+def unit_word(e: Explanation, n: int) -> str:
+    """Return what `n` features are called: superpixels, patches, pixels, or features."""
+    first = e.feature_names[0]
+    word = next((w for start, w in UNITS.items() if e.modality == "image" and first.startswith(start)), "feature")
+    return word if n == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
+
+
+def chosen_count(e: Explanation, i: int) -> str:
+    """Return how many features of those input `i` has were chosen, e.g. `11 of 64 superpixels`."""
+    one = e[i]
+    n = int(one.present.sum())
+    return f"{one.subset.sum()} of {n} {unit_word(e, n)}"
+
+
+def _what(e: Explanation, i: int) -> str:
+    """Return what was chosen: by name, of an image by number and area."""
+    if e.modality == "image":
+        return f"{chosen_count(e, i)} ({percent(e[i].mask.mean())} of the image)"
+    return join_names(e.chosen_names(i))
 
 
 def _verbs(e: Explanation, i: int) -> tuple[str, str]:

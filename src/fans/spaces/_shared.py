@@ -27,15 +27,12 @@ class Units:
     Attributes:
         of_element: `(B, E)` the feature of each element, or `(1, E)` where all inputs share it.
         size: `(B, F)` or `(1, F)`: how many elements of a distance each feature counts for; 0 for one that is absent.
+        shared: whether all inputs have the same features; one input may still have its own.
     """
 
     of_element: Tensor
     size: Tensor
-
-    @property
-    def shared(self) -> bool:
-        """Whether all inputs have the same features."""
-        return len(self.size) == 1
+    shared: bool
 
     @property
     def present(self) -> Tensor:
@@ -57,13 +54,57 @@ class Units:
         out = of_elements.new_zeros(*of_elements.shape[:2], n_features)
         return out.scatter_add_(2, self.of_element[:, None].expand_as(of_elements), of_elements)
 
-    def select(self, part: slice) -> "Units":
-        """Return those of some of the inputs."""
-        return self if self.shared else Units(self.of_element[part], self.size[part])
-
     def sizes_of(self, owner: Tensor) -> Tensor:
         """Return the sizes of the features of inputs `owner`: `(n, F)`, or `(1, F)` where shared."""
         return self.size if self.shared else self.size[owner]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Square blocks of features on a grid, at any offset.
+
+    Attributes:
+        rows, columns: of the grid.
+        side: of a block, in features.
+    """
+
+    rows: int
+    columns: int
+    side: int
+
+    @classmethod
+    def of(cls, rows: int, columns: int, most: int = 64) -> "Blocks":
+        """Return the smallest blocks of which at most `most` cover the grid."""
+        side = 1
+        while -(-rows // side) * -(-columns // side) > most:
+            side += 1
+        return cls(rows, columns, side)
+
+    @property
+    def _across(self) -> tuple[int, int]:
+        return -(-self.rows // self.side) + 1, -(-self.columns // self.side) + 1
+
+    @property
+    def n(self) -> int:
+        """How many blocks cover the grid at any offset."""
+        down, across = self._across
+        return down * across
+
+    def masks(self, bits: Tensor, offset: Tensor) -> Tensor:
+        """Give each feature its block's bit: `(n, blocks)` at offsets `(n, 2)` below `side`, to `(n, F)`."""
+        (down, across), n = self._across, len(bits)
+        row = (torch.arange(self.rows) + offset[:, :1]) // self.side  # (n, rows)
+        column = (torch.arange(self.columns) + offset[:, 1:]) // self.side
+        tall = bits.view(n, down, across).gather(1, row[:, :, None].expand(-1, -1, across))
+        return tall.gather(2, column[:, None].expand(-1, self.rows, -1)).flatten(1)
+
+    def prior(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Return the covariance of scores along rows and along columns: a Gaussian of half a block's length."""
+        out = []
+        for n in (self.rows, self.columns):
+            place = torch.arange(n, dtype=dtype)
+            out.append(torch.exp(-((place[:, None] - place) ** 2) / (2 * (self.side / 2) ** 2)))
+        return out[0], out[1]
 
 
 # --- What stands in for a missing feature ----------------------------------------------------------------------------
@@ -117,9 +158,13 @@ class FittedSpace(ABC):
         shape: of one input.
         scale: `(E,)` the background's standard deviation of each element (1 where constant or categorical).
         baselines: the baseline names this space knows, its default first.
+        swap_rate: share of its features that a local copy of an input has from elsewhere.
+        phi: probability that a feature under test is hit, if the user of an `Explainer` does not say.
     """
 
     modality: ClassVar[Modality]
+    swap_rate: ClassVar[float] = 0.1
+    phi: ClassVar[float] = 0.5
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor
@@ -161,13 +206,9 @@ class FittedSpace(ABC):
     def units(self, rows: Tensor) -> Units:
         """Return the features of each of the inputs `(B, E)`."""
 
-    def levels(self) -> list[Tensor]:
-        """Return groupings `(F,)` of the features, from coarse to fine, the last one every feature on its own.
-
-        Just the last by default; a space with too many features to tell apart at once offers coarser ones, each nested
-        in the one before.
-        """
-        return [torch.arange(self.n_features)]
+    def blocks(self) -> Blocks | None:
+        """Return how to put features into blocks, where they form a grid too fine to tell each apart."""
+        return None
 
     @abstractmethod
     def baseline(self, value: Any, background: Tensor) -> Baseline:
@@ -211,7 +252,7 @@ class FittedSpace(ABC):
                 f"Expected `subset` as booleans, one per feature, got {subset if array is None else array.dtype}; "
                 "pass True for the features under test (or a list of feature names)"
             )
-        array = self._mask_to_features(array, units)
+        array = self._mask_to_features(array, units, batch)
         if array.ndim == 1 and array.shape[0] == self.n_features:
             array = array.expand(batch, -1)
         if array.ndim != 2 or array.shape != (batch, self.n_features):
@@ -221,7 +262,7 @@ class FittedSpace(ABC):
             )
         return array & units.present
 
-    def _mask_to_features(self, mask: Tensor, units: Units) -> Tensor:  # noqa: ARG002
+    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
         """Translate a mask in the input's own form, where the modality has one."""
         return mask
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from fans.core import FansWarning, InputError, Modality, check_whole, choose, is_number
 from fans.spaces._shared import (
     Baseline,
+    Blocks,
     Distance,
     DrawnRows,
     FeatureSpace,
@@ -27,8 +28,8 @@ from fans.superpixels import n_seeds, superpixels
 Unit = Literal["superpixel", "patch", "pixel"]
 Channels = Literal["first", "last", "none"]
 
-_MOST_GROUPS = 100
-"""More features than this are told apart from coarse to fine."""
+_MOST_APART = 100
+"""More patches than this are drawn in blocks."""
 
 _STEP = 16
 """Reference samples whose distances are computed at a time."""
@@ -73,7 +74,7 @@ class Image(FeatureSpace):
             if value is not None and not (is_number(value) and 0 < value < float("inf")):
                 raise InputError(f"Expected `{name}` above 0, got {value!r}")
         if self.value_range is not None and not _is_range(self.value_range):
-            raise InputError(f"Expected `value_range` as (lowest, highest), got {self.value_range!r}")
+            raise InputError(f"Expected `value_range` as (lowest, highest), finite numbers, got {self.value_range!r}")
 
     def fit(self, background: Any) -> "FittedImage":
         """Bind to a background set of images."""
@@ -81,14 +82,18 @@ class Image(FeatureSpace):
 
 
 def _is_range(value: Any) -> bool:
-    return shape_of(value, "`value_range`") == (2,) and all(map(is_number, value)) and value[0] < value[1]
+    numbers = shape_of(value, "`value_range`") == (2,) and all(map(is_number, value))
+    return numbers and bool(np.isfinite(np.array(value, dtype=float)).all()) and bool(value[0] < value[1])
 
 
 class FittedImage(FittedSpace):
     """Images of one shape, the scales of their pixels and the range of their values."""
 
     modality: ClassVar[Modality] = "image"
-    baselines = ("uniform", "mean", "zero", "blur", "background")
+    # Chosen by IROF on images that are not reported: docs/benchmarks.md.
+    swap_rate: ClassVar[float] = 0.05
+    phi: ClassVar[float] = 0.8
+    baselines = ("mean", "uniform", "zero", "blur", "background")
 
     def __init__(self, image: Image, background: Any) -> None:
         self.image = image
@@ -109,11 +114,11 @@ class FittedImage(FittedSpace):
         self._pixel = torch.from_numpy(np.broadcast_to(axes, self.shape).ravel().copy())
         self._channel = self._channel_of_element()
         rows = self._rows(background, "background")
-        low, high = image.value_range or (float(rows.min()), float(rows.max()))
-        self.value_range = (low, high)
-        self._warn_outside(rows, "background")
+        low, high = (rows.min(), rows.max()) if image.value_range is None else image.value_range
+        self.value_range = (float(low), float(high))
         spread = rows.std(0, correction=0)
-        self._varies = spread > 1e-12 * rows.abs().amax(0)
+        rounding = max(1e-12, 4 * torch.finfo(rows.dtype).eps)
+        self._varies = spread > rounding * rows.abs().amax(0)
         self.scale = torch.where(self._varies, spread, torch.ones(()))
         self._mean = rows.mean(0)
         self._fixed_units = self._lay_out(image)
@@ -157,34 +162,26 @@ class FittedImage(FittedSpace):
                     f"row {top}, column {left}" if side == 1 else f"rows {top}-{bottom}, columns {left}-{right}"
                 )
         self.feature_names = tuple(names)
-        return self._sized((row // side * across + column // side)[None])
+        return self._sized((row // side * across + column // side)[None], shared=True)
 
-    def _sized(self, of_element: Tensor) -> Units:
+    def _sized(self, of_element: Tensor, *, shared: bool) -> Units:
         size = torch.zeros(len(of_element), self.n_features)
-        return Units(of_element, size.scatter_add_(1, of_element, torch.ones(()).expand_as(of_element)))
+        size.scatter_add_(1, of_element, torch.ones(()).expand_as(of_element))
+        return Units(of_element, size, shared)
 
     def units(self, rows: Tensor) -> Units:
         """Return the regions of each image: the same grid for all, or each one's own superpixels."""
         if self._fixed_units is not None:
             return self._fixed_units
         labels = superpixels(self.planes(rows), self.image.n_segments, self.image.compactness)
-        return self._sized(labels.flatten(1)[:, self._pixel])
+        return self._sized(labels.flatten(1)[:, self._pixel], shared=False)
 
-    def levels(self) -> list[Tensor]:
-        """Return patches of pixels that halve until each is a pixel, from about 64 patches on."""
-        if self.image.unit == "superpixel":
-            return super().levels()
+    def blocks(self) -> Blocks | None:
+        """Return blocks of pixels, or of patches, if there are many."""
+        if self.image.unit == "superpixel" or self.n_features <= _MOST_APART:
+            return None
         side = 1 if self.image.unit == "pixel" else self.image.patch
-        across, down = -(-self._width // side), -(-self._height // side)
-        row, column = torch.arange(across * down) // across, torch.arange(across * down) % across
-        levels: list[Tensor] = []
-        group = 1
-        while True:
-            wide = -(-across // group)
-            levels.insert(0, row // group * wide + column // group)
-            if wide * -(-down // group) <= _MOST_GROUPS:
-                return levels
-            group *= 2
+        return Blocks.of(-(-self._height // side), -(-self._width // side))
 
     def planes(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` as `(n, channels, height, width)`."""
@@ -212,7 +209,9 @@ class FittedImage(FittedSpace):
             images = images.float()
         if shape == self.shape:
             images = images[None]
-        if tuple(images.shape[1:]) != self.shape or not len(images):
+        if tuple(images.shape[1:]) == self.shape and not len(images):
+            raise InputError(f"Expected at least one image in {what}, got shape {shape}")
+        if tuple(images.shape[1:]) != self.shape:
             raise InputError(
                 f"Expected {what} of shape {self.shape} or (batch, {', '.join(map(str, self.shape))}) like the "
                 f"background, got {shape}"
@@ -234,12 +233,12 @@ class FittedImage(FittedSpace):
         slack = 0.05 * (high - low)
         least, most = float(rows.min()), float(rows.max())
         if least < low - slack or most > high + slack:
-            source = "value_range" if self.image.value_range else "background"
+            source = "background" if self.image.value_range is None else "value_range"
             warnings.warn(
                 f"Expected {what} in the range of the {source}, {low:.4g} to {high:.4g}, got {least:.4g} to "
                 f"{most:.4g}; scale images as the model was trained",
                 FansWarning,
-                stacklevel=4,
+                stacklevel=5 if what == "background" else 4,  # the caller of `Explainer` or `pns`
             )
 
     def decode(self, rows: Tensor) -> Any:
@@ -250,7 +249,7 @@ class FittedImage(FittedSpace):
     def baseline(self, value: Any, background: Tensor) -> Baseline:
         """Return what replaces a missing region.
 
-        `"uniform"`: noise over the range of values; `"mean"`: the background's mean colour; `"zero"`; `"blur"`: the
+        `"mean"`: the background's mean colour; `"uniform"`: noise over the range of values; `"zero"`; `"blur"`: the
         image itself, blurred; `"background"`: the same region of a background image; or a number or an image.
         """
         if isinstance(value, str):
@@ -265,8 +264,8 @@ class FittedImage(FittedSpace):
         if shape_of(value, "`baseline`") == ():
             if not isinstance(value, Real | np.generic | np.ndarray | Tensor):
                 raise InputError(f"Expected `baseline` as a name, a number or an image, got {value!r}")
-            value = torch.full(self.shape, float(value))
-        row = self._rows(value if isinstance(value, Tensor) else np.asarray(value, dtype=np.float64), "baseline")
+            value = torch.full(self.shape, float(value), dtype=torch.float64)
+        row = self._rows(value if isinstance(value, Tensor) else _numbers(value, "baseline").astype(float), "baseline")
         if len(row) != 1:
             raise InputError(f"Expected `baseline` as one image of shape {self.shape}, got {len(row)} images")
         return Fixed(row[0].to(background.dtype))
@@ -311,16 +310,13 @@ class FittedImage(FittedSpace):
         scale = self.scale if relative else torch.ones_like(self.scale)
         return normals * torch.where(self._varies, size * scale, torch.zeros(()))
 
-    def _mask_to_features(self, mask: Tensor, units: Units) -> Tensor:
+    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:
         """Take a mask of pixels `(height, width)` or `(batch, height, width)`: a region is in if most of it is."""
-        if mask.shape[-2:] != (self._height, self._width) or mask.ndim not in (2, 3):
+        plane = (self._height, self._width)
+        if tuple(mask.shape) not in (plane, (batch, *plane)) or tuple(mask.shape) == (batch, self.n_features):
             return mask
-        if mask.ndim == 2 and tuple(mask.shape) == (len(units.size), self.n_features):
-            return mask
-        inside = mask.reshape(-1, self._height * self._width)[:, self._pixel].float()
-        owners = max(len(inside), len(units.of_element))
-        counts = torch.zeros(owners, self.n_features)
-        counts.scatter_add_(1, units.of_element.expand(owners, -1), inside.expand(owners, -1))
+        inside = mask.reshape(-1, self._height * self._width)[:, self._pixel].float().expand(batch, -1)
+        counts = torch.zeros(batch, self.n_features).scatter_add_(1, units.of_element.expand(batch, -1), inside)
         return counts > units.size / 2
 
 
@@ -328,6 +324,8 @@ def _numbers(inputs: Any, what: str) -> np.ndarray[Any, Any]:
     array = np.array(inputs)
     if array.dtype.kind not in "fiub":
         raise InputError(f"Expected numbers in {what}, got {array.dtype}")
+    if array.dtype.kind == "f":  # of any byte order and width
+        return array.astype(np.float32 if array.dtype.itemsize <= 4 else np.float64)
     return array
 
 

@@ -138,7 +138,7 @@ class FittedTable(FittedSpace):
         self.feature_names = tuple(names)
         self.shape = (len(self._columns),)
         # A one-hot group counts as one element of a distance.
-        self._units = Units(torch.tensor([unit_of_element]), torch.ones(1, len(names)))
+        self._units = Units(torch.tensor([unit_of_element]), torch.ones(1, len(names)), shared=True)
         self._grouped = torch.tensor([j in group_of for j in range(len(self._columns))])
 
     def encode(self, inputs: Any, what: str) -> Tensor:
