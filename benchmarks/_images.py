@@ -57,39 +57,46 @@ def pooled(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def captum_method(
-    name: str, model: nn.Module, fill: float, n_evaluations: int, labels: Tensor, seed: int
+    name: str,
+    model: nn.Module,
+    labels: Tensor,
+    seed: int,
+    n_evaluations: int,
+    *,
+    fill: float,
+    n_steps: int = 50,
+    alpha: float = 0.01,
 ) -> Attribution:
-    """Return one of captum's methods; `labels` `(n, H, W)` are the units of perturbation methods."""
+    """Return one of captum's methods; `labels` `(n, H, W)` are the units of the perturbation methods."""
     from captum import attr
+    from captum._utils.models.linear_model import SkLearnLasso
 
-    def attribute(images: Tensor, classes: Tensor) -> Tensor:
+    def probability(rows: Tensor) -> Tensor:
+        return torch.softmax(model(rows), 1)
+
+    def integrate(images: Tensor, classes: Tensor) -> Tensor:
         base = torch.full_like(images[:1], fill)
-        if name == "ig":
-            made = attr.IntegratedGradients(model).attribute(images, baselines=base, target=classes, n_steps=50)
-            return torch.as_tensor(made.detach().sum(1))
+        made = attr.IntegratedGradients(model).attribute(images, baselines=base, target=classes, n_steps=n_steps)
+        return torch.as_tensor(made.detach().sum(1))
+
+    def one_by_one(images: Tensor, classes: Tensor) -> Tensor:
         out = []
         for i in range(len(images)):
-            mask = labels[i][None, None].expand(1, *images.shape[1:])
-            _, mask = torch.unique(mask, return_inverse=True)
-            one, target = images[i : i + 1], int(classes[i])
+            _, mask = torch.unique(labels[i][None, None].expand(1, *images.shape[1:]), return_inverse=True)
             torch.manual_seed(seed + i)
-            probability = lambda x: torch.softmax(model(x), 1)  # noqa: E731
+            asked = {"baselines": torch.full_like(images[:1], fill), "target": int(classes[i]), "feature_mask": mask}
+            one = images[i : i + 1]
             if name == "ablation":
-                made = attr.FeatureAblation(probability).attribute(
-                    one, base, target=target, feature_mask=mask, perturbations_per_eval=64
-                )
-            elif name == "lime":
-                made = attr.Lime(probability).attribute(
-                    one, base, target=target, feature_mask=mask, n_samples=n_evaluations, perturbations_per_eval=100
-                )
+                made = attr.FeatureAblation(probability).attribute(one, **asked, perturbations_per_eval=64)
             else:
-                made = attr.KernelShap(probability).attribute(
-                    one, base, target=target, feature_mask=mask, n_samples=n_evaluations, perturbations_per_eval=100
-                )
-            out.append(made.detach().sum(1) / one.shape[1])
+                asked |= {"n_samples": n_evaluations, "perturbations_per_eval": 100}
+                lime = attr.Lime(probability, interpretable_model=SkLearnLasso(alpha=alpha))
+                method = lime if name == "lime" else attr.KernelShap(probability)
+                made = method.attribute(one, **asked)
+            out.append(torch.as_tensor(made.detach().sum(1) / one.shape[1]))
         return torch.cat(out)
 
-    return attribute
+    return integrate if name == "ig" else one_by_one
 
 
 def banzhaf(

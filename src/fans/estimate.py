@@ -271,9 +271,12 @@ def strict_estimate(
     return replace(found, n_rows=found.n_rows + spent), radius, tolerance
 
 
-def blocks(n_inputs: int, rows_per_input: int, max_batch: int) -> Iterator[slice]:
-    """Cut inputs into blocks of about four batches of model rows, so that memory does not grow with their number."""
-    size = max(1, 8 * max_batch // max(rows_per_input, 1))
+def blocks(n_inputs: int, rows_per_input: int, max_batch: int, least: int = 1) -> Iterator[slice]:
+    """Cut inputs into blocks of about eight batches of model rows, so that memory does not grow with their number.
+
+    `least` is how many inputs a block has at least.
+    """
+    size = max(least, 8 * max_batch // max(rows_per_input, 1))
     return (slice(i, min(i + size, n_inputs)) for i in range(0, n_inputs, size))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import PNS, Explanation, InputError, Interrupted, check_whole, choose, is_number
+from fans.core import PNS, Array, Explanation, InputError, Interrupted, check_whole, choose, is_number
 from fans.estimate import (
     RADII,
     TOLERANCES,
@@ -33,6 +33,9 @@ from fans.spaces import Image
 from fans.spaces._shared import FeatureSpace, shape_of
 from fans.task import Output, Task, TaskKind
 from fans.trials import Block, Reference, noise_tolerance
+
+MOST_HELD = 64 * 2**20
+"""Bytes that the inputs of a block may take together just to fill the model's batches."""
 
 Progress = bool | Callable[[int, int], None] | None
 
@@ -166,7 +169,7 @@ class Explainer:
         done = _Results(len(rows))
         try:
             with self.task.predict.session(), _progress(progress, len(rows)) as advance:
-                for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
+                for part in self._blocks(len(rows)):
                     done.add(self._explain(inputs.block(part)))
                     advance(part.stop)
         except KeyboardInterrupt:
@@ -193,7 +196,7 @@ class Explainer:
         before = self.task.predict.n_rows
         found, radii, tolerances = [], [], []
         with self.task.predict.session():
-            for part in blocks(len(rows), self._rows_per_input(), self.task.predict.max_batch):
+            for part in self._blocks(len(rows)):
                 block = replace(inputs.block(part).block, search=self._search(tolerance=True))
                 estimate, b, c = strict_estimate(self.task, block, chosen[part], "score", self.settings)
                 found.append(estimate)
@@ -212,11 +215,33 @@ class Explainer:
             return replace(MEANINGFUL, radii=radii)
         return Search(radii, (1.0,), ()) if self.neighbourhood.search else None
 
-    def _rows_per_input(self) -> int:
-        """Return about how many perturbations of one input are held at a time."""
-        n_samples = self.neighbourhood.n_background + self.neighbourhood.n_local + 1
-        n_tried = max(len(sizes(self.task.space.n_features)), self.settings.n_perturb)
-        return max(self.method.cost, self.selection.n_sweep, 2 * n_samples * n_tried)
+    @property
+    def _n_samples(self) -> int:
+        return min(self.neighbourhood.n_background, len(self.task.background)) + self.neighbourhood.n_local + 1
+
+    def _blocks(self, n_inputs: int) -> Iterator[slice]:
+        """Cut inputs into blocks that fill the model's batches, also in a method that takes few rows at a time."""
+        task = self.task
+        n_features, n_elements = task.space.n_features, task.space.n_elements
+        n_tried = max(len(sizes(n_features)), self.settings.n_perturb)
+        rows_per_input = max(self.method.cost, self.selection.n_sweep, 2 * self._n_samples * n_tried)
+        held = 8 * self.neighbourhood.n_local * n_elements + 16 * self._n_samples * n_features  # bytes, about
+        filling = min(task.predict.max_batch // self.method.cost, MOST_HELD // held)
+        return blocks(n_inputs, rows_per_input, task.predict.max_batch, max(1, filling))
+
+    def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
+        """Return only the scores of the features, `(B, F)`: a few times cheaper than the whole explanation.
+
+        They are those an explanation would have; no subset is chosen and nothing is estimated.
+        """
+        rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
+        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
+        with self.task.predict.session():
+            parts = [
+                self.method.attribute(self.task, inputs.block(part).block, self.settings).scores
+                for part in self._blocks(len(rows))
+            ]
+        return torch.cat(parts).numpy()
 
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
@@ -386,7 +411,7 @@ class _Inputs:
         self.tolerance = given_tolerance(around.tolerance, len(rows), (*TOLERANCES, "search"))
         task = explainer.task
         self.target = None if target is None else task.targets(target, task.outputs[:1].expand(len(rows), -1))
-        self.n_samples = min(around.n_background, len(explainer.task.background)) + around.n_local + 1
+        self.n_samples = explainer._n_samples
 
     def block(self, part: slice) -> _Ready:
         """Prepare the inputs of a slice."""

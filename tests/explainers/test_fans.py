@@ -9,7 +9,7 @@ import torch
 
 import fans
 from fans.explain import _Inputs
-from fans.explainers._game import _changed
+from fans.explainers._game import _changed, _samples
 from fans.explainers._shared import Selection, best_subset, sizes
 from fans.pns import MEANINGFUL
 from fans.trials import Block
@@ -48,6 +48,79 @@ def test_scores_are_the_banzhaf_values_of_pns(phi):
     assert found.scores[0] == pytest.approx(expected, abs=0.012)
     assert found.scores_se is not None
     assert np.abs(found.scores[0] - expected).max() < 4.5 * found.scores_se[0].max()
+
+
+@pytest.mark.parametrize(("without", "share"), [("SF", 0.5), ("NC", 0.5), ("SR", 1.0)])
+def test_ablated_scores_where_all_samples_are_equally_close(without, share):
+    """Either term of PNS is then half of it, and sampling by closeness makes no difference."""
+    background, x = np.random.default_rng(0).normal(size=(40, 4)), np.array([0.4, -0.2, 0.8, 0.1])
+    settings: dict[str, Any] = {"kernel": "indicator", "radius": 100.0, "tolerance": 0.15, "n_pairs": 20_000}
+    whole, part = (explainer(background, without=w, **settings)(x) for w in (None, without))
+    assert part.scores == pytest.approx(share * whole.scores, abs=1e-12 if without != "SR" else 0.02)
+
+
+@pytest.mark.parametrize("without", ["SF", "NC"])
+def test_an_ablation_is_the_banzhaf_value_of_the_other_term(without):
+    """Without sufficiency a subset's value is PN P(A,B) / 2, without necessity PS P(not-A,not-B) / 2.
+
+    Up to what the regression neglects: that a feature also moves samples nearer or farther as it joins.
+    """
+    background, x = np.random.default_rng(0).normal(size=(40, 4)), np.array([0.4, -0.2, 0.8, 0.1])
+    samples = np.vstack([background, x])
+    settings: dict[str, Any] = {"kernel": "indicator", "radius": 0.9, "tolerance": 0.15}
+    found = explainer(background, n_pairs=60_000, without=without, **settings)(x).scores[0]
+
+    def terms(members: tuple[bool, ...]) -> tuple[float, float]:
+        e = oracles.exact_pns(
+            *(model, x, members, samples, np.zeros(4), 0.9, 0.15), kernel="indicator", std=background.std(0)
+        )
+        if all(members):  # before the exception for s = all, all samples are near outside it
+            everything = [
+                sum(p * (oracles.change_of(model, row, hit, np.zeros(4), "target", 0) > 0.15) for hit, p in hits)
+                for row in samples
+                for hits in [list(oracles.patterns(range(4), 0.5))]
+            ]
+            return e["p_ab"] / 2, float(np.mean(everything)) / 2
+        return float(np.nan_to_num(e["pn"] * e["p_ab"])) / 2, float(np.nan_to_num(e["ps"] * e["p_nab"])) / 2
+
+    values = {m: terms(m) for m in itertools.product([False, True], repeat=4)}
+    kept, dropped = (np.array(oracles.banzhaf({m: v[i] for m, v in values.items()}.__getitem__, 4)) for i in (0, 1))
+    if without == "NC":
+        kept, dropped = dropped, kept
+    assert np.abs(found - kept).max() < 0.015
+    assert np.abs(found - kept).max() < np.abs(found - dropped).max() / 3
+
+
+@pytest.mark.parametrize("without", [None, "SR"])
+@pytest.mark.parametrize("kernel", ["gaussian", "indicator"])
+@pytest.mark.parametrize("distance", ["rms", "l2"])
+def test_samples_are_drawn_by_closeness(without, kernel, distance):
+    """By the closeness on the subset and outside it; without sampling, all samples alike."""
+    background, x = np.random.default_rng(2).normal(size=(12, 4)), np.array([0.4, -0.2, 0.8, 0.1])
+    asked = explainer(background, radius=1.3, tolerance=0.15, kernel=kernel, distance=distance)
+    rows = asked.task.space.encode(x[None], "x")
+    block = _Inputs(asked, rows, None, [0]).block(slice(0, 1)).block
+    subsets = [(True, False, True, False), (True, True, True, False)]
+    n = 10_000
+    pairs = torch.tensor([[s] * n for s in subsets]).view(1, -1, 4)
+    drawn, closeness, share = (t[0].view(2, n) for t in _samples(block, pairs, asked.settings, without))
+    for subset, place, mean, part in zip(subsets, drawn, closeness, share, strict=True):
+        sides = [[j for j in range(4) if subset[j] == wanted] for wanted in (True, False)]
+        near = np.array(
+            [
+                [oracles.closeness(x, row, side, background.std(0), 1.3, kernel, distance) for side in sides]
+                for row in [*background, x]
+            ]
+        )
+        if without == "SR":
+            near[:] = 1
+        weights = near.mean(1)
+        assert mean.numpy() == pytest.approx(np.full(n, weights.mean()), abs=1e-6)
+        shares = np.bincount(place.numpy(), minlength=13) / n
+        assert shares == pytest.approx(weights / weights.sum(), abs=0.02)
+        assert not shares[weights == 0].any()
+        with np.errstate(invalid="ignore"):
+            assert part.numpy() == pytest.approx((near[:, 0] / near.sum(1))[place], abs=1e-5)
 
 
 def test_standard_errors_of_scores_equal_their_spread_over_backgrounds():

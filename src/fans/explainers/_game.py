@@ -28,14 +28,14 @@ def play(task: Task, block: Block, settings: Settings, n_pairs: int, ridge: floa
     subset, hit = (_bits(task, block, blocks, what, p, n_pairs) for what, p in (("subset", 0.5), ("hit", settings.phi)))
     hit &= block.pool.units.present[:, None]
     sides = torch.cat([hit & subset, hit & ~subset])  # (2 B, M, F)
-    sample, closeness = _samples(block, subset, settings, without)  # (B, M) each
+    sample, closeness, share = _samples(block, subset, settings, without)  # (B, M) each
     index = block.pool.index.gather(1, sample)
     keys = torch.cat([block.keys("game/subset/row"), block.keys("game/rest/row")])
     owner = torch.arange(len(index)).repeat(2)
     jobs = Jobs(owner, index.repeat(2, 1), sides[:, 0], block.target.repeat(2), keys, keys)
     change, n_rows = run(task, block.pool, jobs, 1, _lookup(sides), settings.change)
     changed = _changed(torch.cat(change[..., 0].chunk(2), 1), block)  # (B, 2 M)
-    y = closeness * (changed[:, :n_pairs] - changed[:, n_pairs:])
+    y = closeness * _contrast(changed[:, :n_pairs], changed[:, n_pairs:], share, without)
     observed = _Observed(sides[: len(index)], sides[len(index) :], y, sample, block.pool.index.shape[1])
     scores, se = _fit(observed, ridge) if blocks is None else _smooth_fit(observed, blocks)
     return Scores(settings.phi * scores, settings.phi * se, n_rows.view(2, -1).sum(0))
@@ -74,26 +74,43 @@ class _Observed:
         return self.of_subset.double() - self.of_rest.double()
 
 
-def _samples(block: Block, subset: Tensor, settings: Settings, without: Without) -> tuple[Tensor, Tensor]:
+def _contrast(by_subset: Tensor, by_rest: Tensor, share: Tensor, without: Without) -> Tensor:
+    """Return how the value of a subset differs from its complement's, per closeness `(B, M)`.
+
+    A term of PNS is its weight times "changed by the subset and not by the rest"; the `share` of the closeness that
+    is on the subset weighs the necessity term, the other the sufficiency term, and for the complement they change
+    places. Both terms together are just the difference of the changes.
+    """
+    if without in (None, "SR"):
+        return by_subset - by_rest
+    kept = share if without == "SF" else 1 - share
+    return kept * by_subset * (1 - by_rest) - (1 - kept) * by_rest * (1 - by_subset)
+
+
+def _samples(block: Block, subset: Tensor, settings: Settings, without: Without) -> tuple[Tensor, Tensor, Tensor]:
     """Draw one sample a pair in proportion to its closeness on the subset `(B, M, F)` or outside it.
 
     One input at a time, in single precision, so that the closeness of all its pairs and samples stays in the cache.
 
     Returns:
-        The sample's place in the input's reference set, and the mean closeness of all samples, `(B, M)` each.
+        The sample's place in the input's reference set, the mean closeness of all samples, and the share of the drawn
+        one's closeness that is on the subset, `(B, M)` each.
     """
     n_pairs, n_samples = subset.shape[1], block.pool.index.shape[1]
     u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(n_pairs))
     if without == "SR":  # no sampling by closeness: every sample counts alike
-        return (u * n_samples).long(), torch.ones_like(u)
-    places, means = [], []
+        return (u * n_samples).long(), torch.ones_like(u), torch.full_like(u, 0.5)
+    places, means, shares = [], [], []
     for i in range(len(subset)):
-        near = _pair_closeness(block, i, subset[i], settings, without)
+        on_subset, on_rest = _pair_closeness(block, i, subset[i], settings)
+        near = (on_subset + on_rest) / 2
         cumulative = near.cumsum(1)  # (M, S)
         drawn = torch.searchsorted(cumulative, (u[i, :, None] * cumulative[:, -1:]).float())
         places.append(drawn[:, 0].clamp(max=n_samples - 1))
         means.append(cumulative[:, -1].double() / n_samples)
-    return torch.stack(places), torch.stack(means)
+        part, whole = (side.gather(1, places[-1][:, None])[:, 0] for side in (on_subset, near))
+        shares.append((part / (2 * whole)).nan_to_num(0.5).double())
+    return torch.stack(places), torch.stack(means), torch.stack(shares)
 
 
 def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -101,19 +118,16 @@ def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda job, place: hits[job, place]
 
 
-def _pair_closeness(block: Block, i: int, subset: Tensor, settings: Settings, without: Without) -> Tensor:
-    """Return `(k_b(D_s) + k_b(D_not-s)) / 2` of every sample for every subset of one input, `(M, S)`.
-
-    The first is the weight of the necessity term, the second of the sufficiency term: an ablation keeps the other.
-    """
+def _pair_closeness(block: Block, i: int, subset: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Return `k_b(D_s)` and `k_b(D_not-s)` of every sample for every subset of one input, `(M, S)` each."""
     kernel, units = KERNELS[settings.kernel], block.pool.units
     sizes = units.size if units.shared else units.size[i : i + 1]
     distances, radius = block.distances[i : i + 1].float(), block.radius[i].float()
-    sides = {"NC": subset & (sizes > 0), "SF": ~subset & (sizes > 0)}
-    if without is not None:
-        del sides[without]
-    near = [kernel(subset_distance(distances, s, sizes, settings.distance), radius) for s in sides.values()]
-    return sum(near[1:], near[0]) / 2
+    on_subset, on_rest = (
+        kernel(subset_distance(distances, side & (sizes > 0), sizes, settings.distance), radius)
+        for side in (subset, ~subset)
+    )
+    return on_subset, on_rest
 
 
 def _changed(change: Tensor, block: Block) -> Tensor:

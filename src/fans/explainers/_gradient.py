@@ -7,6 +7,7 @@ gradient with respect to the subset is computed, and at most `max_batch` rows ha
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -124,7 +125,7 @@ def _tolerance(task: Task, block: Block, settings: Settings) -> tuple[Tensor, Te
     """
     n_inputs = len(block.target)
     if not block.search:
-        return block.tolerance, torch.zeros(n_inputs, dtype=torch.int64)
+        return block.tolerance.clamp(min=1e-12), torch.zeros(n_inputs, dtype=torch.int64)
     own = block.distances.sum(2).argmin(1, keepdim=True)  # the input itself is among its samples
     keys = block.keys("climb/pilot")
     jobs = Jobs(
@@ -157,19 +158,30 @@ def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[T
     own = block.distances.sum(2).argmin(1, keepdim=True)
     x = block.pool.pool[block.pool.index.gather(1, own)[:, 0]]
     total = torch.zeros_like(x)
-    nodes = (torch.arange(n_steps) + 0.5) / n_steps
-    size = max(1, task.predict.max_batch // n_steps)
-    for start in range(0, len(x), size):
-        part = slice(start, start + size)
+    nodes = ((torch.arange(n_steps) + 0.5) / n_steps).to(x.dtype)
+    for flat in torch.split(torch.arange(len(x) * n_steps), task.predict.max_batch):
+        owner = flat // n_steps
         with torch.enable_grad():
-            path = (x[part, None] * nodes[:, None].to(x.dtype)).flatten(0, 1).requires_grad_()
-            target = block.target[part].repeat_interleave(n_steps)
-            logits = task.predict.differentiable(path, raw=True)
-            picked = logits.gather(1, target[:, None].clamp(max=logits.shape[1] - 1)).sum()
+            path = (x[owner] * nodes[flat % n_steps, None]).requires_grad_()
+            picked = logits(task, path).gather(1, block.target[owner, None]).sum()
             (slope,) = torch.autograd.grad(picked, path)
-        total[part] = slope.view(-1, n_steps, x.shape[1]).mean(1) * x[part]
+        total.index_add_(0, owner, slope)
     units = block.pool.units
-    return units.collect(total[:, None])[:, 0], torch.full((len(x),), n_steps)
+    return units.collect((total / n_steps * x)[:, None])[:, 0], torch.full((len(x),), n_steps)
+
+
+def logits(task: Task, rows: Tensor) -> Tensor:
+    """Return raw outputs `(n, C)` through which gradients flow back to `rows`; a single one of two classes as both."""
+    parts = []
+    pieces: Sequence[Tensor] = torch.split(rows, task.predict.max_batch)
+    for piece in pieces:
+        if len(pieces) == 1:
+            parts.append(task.predict.differentiable(piece, raw=True))
+        else:
+            again = partial(task.predict.differentiable, raw=True)
+            parts.append(checkpoint(again, piece, use_reentrant=False, preserve_rng_state=False))
+    out = torch.cat(parts)
+    return torch.cat([-out, out], 1) if out.shape[1] < task.outputs.shape[1] else out
 
 
 @dataclass
@@ -400,5 +412,6 @@ def _resampled(
     n_perturb = settings.n_perturb
     again = (picked[1], picked[0])
     both = relaxed_change(task, block, settings, how, some, s, again, n_perturb, f"{stage}/interventional")
-    ps, changed = _changed(both, block.tolerance[some][:, None, None], how).mean((2, 3))
-    return 1 - changed, ps, event_probability(weights[0]), event_probability(weights[1])
+    changed = _changed(both, block.tolerance[some][:, None, None], how).mean((2, 3))
+    pn, ps = (v * (w.sum(1) > 0) for v, w in zip((1 - changed[1], changed[0]), weights, strict=True))
+    return pn, ps, event_probability(weights[0]), event_probability(weights[1])

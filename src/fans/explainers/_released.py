@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.explainers._gradient import integrated_gradients
+from fans.explainers._gradient import integrated_gradients, logits
 from fans.explainers._shared import Scores
 from fans.task import Task
 from fans.trials import Block
@@ -24,7 +24,7 @@ def refine_integrated_gradients(task: Task, block: Block) -> Scores:
     x = block.pool.pool[block.pool.index.gather(1, own)[:, 0]]  # (B, E)
     samples = _with_pepper(block, x)  # (B, 10, E)
     with torch.no_grad():
-        before = task.predict.differentiable(x, raw=True)  # (B, C)
+        before = logits(task, x)  # (B, C)
     moments = [torch.zeros_like(mask) for _ in range(3)]
     history = torch.zeros(len(x), N_STEPS, dtype=torch.float64)
     each = (1 + N_COPIES) * (N_DRAWS + 1)
@@ -61,12 +61,11 @@ def _loss(task: Task, block: Block, part: slice, mask: Tensor, samples: Tensor, 
     owner = torch.arange(block.pool.index.shape[0])[part].repeat_interleave(gates.shape[1])
     of_elements = block.pool.units.spread(gates.flatten(0, 1), owner).view(n, 1, -1, n_elements)
     keep = torch.cat([1 - of_elements[:, :, :N_DRAWS], of_elements[:, :, N_DRAWS:]], 2)
-    logits = task.predict.differentiable((samples[:, :, None] * keep).flatten(0, 2), raw=True)
-    logits = logits.view(n, n_samples, N_DRAWS + 1, -1)
-    moved = torch.linalg.vector_norm(logits[:, :, :N_DRAWS] - before[:, None, None], dim=-1)
+    after = logits(task, (samples[:, :, None] * keep).flatten(0, 2)).view(n, n_samples, N_DRAWS + 1, -1)
+    moved = torch.linalg.vector_norm(after[:, :, :N_DRAWS] - before[:, None, None], dim=-1)
     necessity = torch.exp(-moved / 100).mean((1, 2))
     target = block.target[part]
-    last = logits[:, :, N_DRAWS]
+    last = after[:, :, N_DRAWS]
     wanted = last.gather(2, target[:, None, None].expand(-1, n_samples, 1))[..., 0]
     others = last.scatter(2, target[:, None, None].expand(-1, n_samples, 1), -torch.inf).amax(2)
     return necessity + (others - wanted).clamp(min=0).mean(1)

@@ -111,15 +111,15 @@ class FANS(Method):
     objective: Objective = "sum"
     relaxed_g: Relaxed = "strict"
     indicator: Indicator = "soft"
-    temperature: float = 0.5
+    temperature: float = 2.0
     optimiser: Optimiser = "plain"
-    n_steps: int = 40
+    n_steps: int = 20
     rate: float = 0.5
     l1: float = 0.1
     init: float | str = 0.5
     step_samples: int = 8
     step_perturb: int = 2
-    patience: int = 10
+    patience: int = 8
 
     def __post_init__(self) -> None:
         choose("`solver`", self.solver, ("game", "gradient"))
@@ -137,7 +137,7 @@ class FANS(Method):
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what has no gradient, if one is needed."""
-        if self.solver == "gradient":
+        if self.solver == "gradient" or self.preset == "released":
             check_differentiable(task, settings)
 
     @property

@@ -1,0 +1,224 @@
+"""What explaining images costs: batched against one at a time, against the bare model, against captum; memory.
+
+Ratios come from one run, the two sides turn by turn. Run with `python -m benchmarks.images` (about eight minutes).
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import fans
+from benchmarks._images import captum_method
+from benchmarks._shared import parse_arguments, print_table, write_record
+from fans.data import load_slice
+from fans.models import ResNet18, find_checkpoint, load
+from fans.spaces import Image
+
+SEED = 0
+N_IMAGES = 64
+FEW_ROWS: dict[str, Any] = {"step_samples": 4, "step_perturb": 1}
+PAPER_ROWS: dict[str, Any] = {"step_samples": 1, "step_perturb": 50}
+ONLY_SCORES: dict[str, Any] = {"n_background": 20, "n_local": 20}
+
+
+def timed(action: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def ratio(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Time two actions turn by turn; return the median seconds of each and of their ratio, and the ratio's range."""
+    pairs = [(timed(one), timed(other)) for _ in range(repeats)]
+    ratios = [a / b for a, b in pairs]
+    return {
+        "seconds": statistics.median(a for a, _ in pairs),
+        "other_seconds": statistics.median(b for _, b in pairs),
+        "ratio": statistics.median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+    }
+
+
+class Recorder(nn.Module):
+    """A module that keeps how many rows came in each call, and whether gradients flow back through them."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.calls: list[tuple[int, bool]] = []
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the module's outputs."""
+        self.calls.append((len(rows), rows.requires_grad))
+        out: Tensor = self.module(rows)
+        return out
+
+
+def one_at_a_time(explainer: fans.Explainer, images: Tensor) -> None:
+    for i in range(len(images)):
+        explainer.scores(images[i : i + 1], ids=[i])
+
+
+def batching(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
+    """(a), (a2): the batched gradient solver against the same one image at a time, and against the released one."""
+    out: dict[str, Any] = {}
+    for name, rows in (("few rows a step", FEW_ROWS), ("50 perturbations", PAPER_ROWS)):
+        made = fans.Explainer(model, background, solver="gradient", patience=0, **rows, **ONLY_SCORES)
+        made.scores(images[:2])
+        out[name] = ratio(partial(one_at_a_time, made, images), partial(made.scores, images), repeats)
+    ours = fans.Explainer(model, background, solver="gradient", **ONLY_SCORES)
+    released = fans.Explainer(model, background, preset="released", n_background=1, n_local=0)
+    some = images[: max(2, len(images) // 8)]
+    found = ratio(lambda: one_at_a_time(released, some), lambda: ours.scores(images), repeats)
+    per_image = len(images) / len(some)
+    out["released, one at a time"] = {k: v * (1 if k == "other_seconds" else per_image) for k, v in found.items()}
+    return out
+
+
+def overhead(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
+    """(b): a whole explanation against the bare model on as many rows, in full batches of `max_batch`."""
+    out = {}
+    cases: dict[str, dict[str, Any]] = {
+        "game, superpixels": {},
+        "game, patches": {"space": Image("patch")},
+        "game, pixels": {"space": Image("pixel")},
+        "game, uniform noise": {"baseline": "uniform"},
+        "gradient, superpixels": {"solver": "gradient"},
+        "gradient, pixels": {"solver": "gradient", "space": Image("pixel")},
+    }
+    for name, settings in cases.items():
+        recorder = Recorder(model)
+        made = fans.Explainer(recorder, background, **settings)
+        recorder.calls.clear()
+        made(images)
+        plain = sum(n for n, back in recorder.calls if not back)
+        back = sum(n for n, back in recorder.calls if back)
+        size = made.task.predict.max_batch
+        explainer = fans.Explainer(model, background, **settings)
+        found = ratio(partial(explainer, images), partial(bare, model, images, plain, back, size), repeats)
+        out[name] = found | {"rows": plain / len(images), "rows_with_gradient": back / len(images)}
+    return out
+
+
+def bare(model: nn.Module, images: Tensor, n_plain: int, n_back: int, size: int) -> None:
+    """Run the bare model forward on some rows, and forward and back to its input on others."""
+    rows = images.repeat(-(-size // len(images)), 1, 1, 1)[:size]
+    with torch.no_grad():
+        for start in range(0, n_plain, size):
+            torch.softmax(model(rows[: min(size, n_plain - start)]).double(), 1)
+    for start in range(0, n_back, size):
+        part = rows[: min(size, n_back - start)].clone().requires_grad_()
+        torch.autograd.grad(torch.softmax(model(part).double(), 1)[:, 0].sum(), part)
+
+
+def against_captum(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
+    """(c): seconds an image at 500 evaluations on the same superpixels."""
+    explainer = fans.Explainer(model, background, n_pairs=250, n_background=0, n_local=0)
+    labels = explainer.task.space.units(images.flatten(1)).of_element.view(len(images), *images.shape[2:])
+    with torch.no_grad():
+        classes = model(images).argmax(1)
+    out = {}
+    for name in ("lime", "shap"):
+        rival = captum_method(name, model, labels, SEED, 500, fill=float(background.mean()))
+        out[name] = ratio(partial(rival, images, classes), partial(explainer.scores, images), repeats)
+    return out
+
+
+def peak_memory(n_images: int) -> float:
+    """(d): the peak memory in MiB of a fresh process that explains so many images."""
+    command = [sys.executable, "-m", "benchmarks.images", "--weigh", str(n_images)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return float(done.stdout.strip().splitlines()[-1])
+
+
+def weigh(n_images: int) -> None:
+    torch.set_num_threads(1)
+    model, _ = load("fashion_mnist")
+    background = load_slice("fashion_mnist", "train").tensor()
+    images = load_slice("fashion_mnist", "test").tensor().repeat(-(-n_images // 256), 1, 1, 1)[:n_images]
+    fans.Explainer(model, background, max_batch=512, n_sweep=200, refine=0, n_pairs=125)(images, progress=False)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
+    """(e): images a minute of the game at 500 evaluations on ResNet18; trained or not takes the same time."""
+    try:
+        find_checkpoint("cifar10")
+        model: nn.Module = load("cifar10")[0]
+    except fans.InputError:
+        model = ResNet18().eval()
+    background, images = load_slice("cifar10", "train").tensor()[:64], load_slice("cifar10", "test").tensor()[:n_images]
+    explainer = fans.Explainer(model, background, n_pairs=250, n_background=20, n_local=0)
+    seconds = [timed(lambda: explainer.scores(images)) for _ in range(repeats)]
+    work = partial(bare, model, images, 500 * n_images, 0, explainer.task.predict.max_batch)
+    bare_seconds = [timed(work) for _ in range(repeats)]
+    return {
+        "images_a_minute": 60 * n_images / statistics.median(seconds),
+        "ratio_to_bare": statistics.median(seconds) / statistics.median(bare_seconds),
+    }
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--weigh"]:
+        weigh(int(sys.argv[2]))
+        return
+    warnings.simplefilter("ignore", fans.FansWarning)
+    arguments = parse_arguments(__doc__ or "", "images")
+    n, repeats = (8, 1) if arguments.quick else (N_IMAGES, 5)
+    model, card = load("fashion_mnist")
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    background, test = load_slice("fashion_mnist", "train").tensor(), load_slice("fashion_mnist", "test").tensor()
+    images = test[:n]
+    figures: dict[str, Any] = {"batching": batching(model, background, images, repeats)}
+    print_table(
+        "Other seconds over the batched gradient solver's, LeNet, so many images: " + str(n),
+        ("against", "ratio", "range"),
+        [(k, f"{v['ratio']:.2f}", f"{v['lowest']:.2f}-{v['highest']:.2f}") for k, v in figures["batching"].items()],
+    )
+    figures["overhead"] = overhead(model, background, images, repeats)
+    print_table(
+        "Explanation over the bare model on as many rows",
+        ("solver, units", "rows an image", "with gradient", "ratio", "range"),
+        [
+            (
+                k,
+                f"{v['rows']:.0f}",
+                f"{v['rows_with_gradient']:.0f}",
+                f"{v['ratio']:.3f}",
+                f"{v['lowest']:.2f}-{v['highest']:.2f}",
+            )
+            for k, v in figures["overhead"].items()
+        ],
+    )
+    figures["captum"] = against_captum(model, background, images, repeats)
+    print_table(
+        "captum over FANS at 500 evaluations an image, same superpixels",
+        ("rival", "seconds an image", "FANS's", "ratio"),
+        [
+            (k, f"{v['seconds'] / n:.4f}", f"{v['other_seconds'] / n:.4f}", f"{v['ratio']:.2f}")
+            for k, v in figures["captum"].items()
+        ],
+    )
+    counts = (8, 16) if arguments.quick else (64, 1024)
+    peaks = [peak_memory(count) for count in counts]
+    figures["peak_mib"] = dict(zip(map(str, counts), peaks, strict=True)) | {"ratio": peaks[1] / peaks[0]}
+    print_table("Peak memory", ("images", "MiB"), [(str(c), f"{p:.0f}") for c, p in zip(counts, peaks, strict=True)])
+    figures["resnet18"] = residual_network(1 if arguments.quick else 3, 2 if arguments.quick else 8)
+    print_table("ResNet18", ("figure", "value"), [(k, f"{v:.2f}") for k, v in figures["resnet18"].items()])
+    settings = {"seed": SEED, "n_images": n, "repeats": repeats, "threads": torch.get_num_threads()}
+    write_record(arguments.out, settings | {"model": card.name, "sha256": card.sha256}, figures)
+
+
+if __name__ == "__main__":
+    main()
