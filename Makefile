@@ -22,6 +22,8 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ground_truth
+	$(BIN)/python -m benchmarks.images
+	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof; fi
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info fans-demo

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fans.spaces._shared import Blocks
+
 Attribution = Callable[[Tensor, Tensor], Tensor]
 """Images `(n, C, H, W)` and classes `(n,)` to scores `(n, H, W)`."""
 
@@ -116,4 +118,30 @@ def banzhaf(
         gram = design.T @ design
         slopes = torch.linalg.solve(gram + 1e-3 * torch.diag(gram.diagonal() + 1e-9), design.T @ (p - p.mean()))
         out.append(slopes[labels[i]])
+    return torch.stack(out)
+
+
+def smooth_banzhaf(
+    model: nn.Module, images: Tensor, classes: Tensor, blocks: Blocks, fill: Tensor, n: int, seed: int
+) -> Tensor:
+    """Return Banzhaf values of the class's probability, drawn in blocks and regressed under the game's smooth prior."""
+    random = torch.Generator().manual_seed(seed)
+    rows, columns = blocks.prior(torch.float64)
+    side = images.shape[2] // blocks.rows
+    out = []
+    for i in range(len(images)):
+        bits = torch.rand(n // 2, blocks.n, generator=random) < 0.5
+        half = blocks.masks(bits, torch.randint(0, blocks.side, (n // 2, 2), generator=random))
+        kept = torch.cat([half, ~half]).view(-1, 1, blocks.rows, blocks.columns)
+        mask = kept.repeat_interleave(side, 2).repeat_interleave(side, 3)
+        with torch.no_grad():
+            p = torch.softmax(model(torch.where(mask, images[i], fill)), 1)[:, classes[i]].double()
+        design = kept[: n // 2, 0].double() * 2 - 1
+        smooth = rows @ design @ columns
+        gram = smooth.flatten(1) @ design.flatten(1).T
+        weights = torch.linalg.solve(
+            gram + 0.3 * gram.diagonal().mean() * torch.eye(n // 2), (p[: n // 2] - p[n // 2 :]) / 2
+        )
+        values = torch.einsum("m,mhw->hw", weights, smooth)
+        out.append(values.repeat_interleave(side, 0).repeat_interleave(side, 1))
     return torch.stack(out)

@@ -89,12 +89,13 @@ def overhead(model: nn.Module, background: Tensor, images: Tensor, repeats: int)
     """(b): a whole explanation against the bare model on as many rows, in full batches of `max_batch`."""
     out = {}
     cases: dict[str, dict[str, Any]] = {
-        "game, superpixels": {},
-        "game, patches": {"space": Image("patch")},
-        "game, pixels": {"space": Image("pixel")},
-        "game, uniform noise": {"baseline": "uniform"},
-        "gradient, superpixels": {"solver": "gradient"},
-        "gradient, pixels": {"solver": "gradient", "space": Image("pixel")},
+        "gradient, patches (default)": {},
+        "gradient, superpixels": {"space": Image("superpixel")},
+        "gradient, pixels": {"space": Image("pixel")},
+        "game, patches": {"solver": "game"},
+        "game, superpixels": {"solver": "game", "space": Image("superpixel")},
+        "game, pixels": {"solver": "game", "space": Image("pixel")},
+        "game, patches, uniform noise": {"solver": "game", "baseline": "uniform"},
     }
     for name, settings in cases.items():
         recorder = Recorder(model)
@@ -123,7 +124,8 @@ def bare(model: nn.Module, images: Tensor, n_plain: int, n_back: int, size: int)
 
 def against_captum(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
     """(c): seconds an image at 500 evaluations on the same superpixels."""
-    explainer = fans.Explainer(model, background, n_pairs=250, n_background=0, n_local=0)
+    space = Image("superpixel")
+    explainer = fans.Explainer(model, background, space=space, solver="game", n_pairs=225)
     labels = explainer.task.space.units(images.flatten(1)).of_element.view(len(images), *images.shape[2:])
     with torch.no_grad():
         classes = model(images).argmax(1)
@@ -146,7 +148,7 @@ def weigh(n_images: int) -> None:
     model, _ = load("fashion_mnist")
     background = load_slice("fashion_mnist", "train").tensor()
     images = load_slice("fashion_mnist", "test").tensor().repeat(-(-n_images // 256), 1, 1, 1)[:n_images]
-    fans.Explainer(model, background, max_batch=512, n_sweep=200, refine=0, n_pairs=125)(images, progress=False)
+    fans.Explainer(model, background, max_batch=512, n_sweep=200, refine=0, n_steps=5)(images, progress=False)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
@@ -158,7 +160,7 @@ def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
     except fans.InputError:
         model = ResNet18().eval()
     background, images = load_slice("cifar10", "train").tensor()[:64], load_slice("cifar10", "test").tensor()[:n_images]
-    explainer = fans.Explainer(model, background, n_pairs=250, n_background=20, n_local=0)
+    explainer = fans.Explainer(model, background, solver="game", n_pairs=225)
     seconds = [timed(lambda: explainer.scores(images)) for _ in range(repeats)]
     work = partial(bare, model, images, 500 * n_images, 0, explainer.task.predict.max_batch)
     bare_seconds = [timed(work) for _ in range(repeats)]

@@ -15,87 +15,125 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._images import banzhaf, captum_method, irof, pooled, segments
+from benchmarks._images import banzhaf, captum_method, irof, pooled, segments, smooth_banzhaf
 from benchmarks._shared import parse_arguments, print_table, write_record
 from fans.data import load_images
 from fans.models import load, load_released
 from fans.spaces import Image
+from fans.spaces._shared import Blocks
 
 SEED = 0
 N_EVALUATIONS = 500
 N_LOCAL = 49
-"""Of FANS's evaluations so many and one go to local copies and the image itself, the others to the game."""
+"""Of FANS's evaluations so many and one go to local copies and the image itself, the others to the solver."""
+GAME: dict[str, Any] = {"solver": "game", "n_pairs": (N_EVALUATIONS - N_LOCAL - 1) // 2}
+CLIMB: dict[str, Any] = {"solver": "gradient", "n_steps": 13}
+"""Thirteen steps of 32 rows, and 16 rows that set the tolerance."""
+ALONE: dict[str, Any] = {"solver": "game", "n_pairs": N_EVALUATIONS // 2, "n_local": 0, "n_background": 0}
 TUNING = slice(5000, 5032)
+DEFAULT = "FANS (default: gradient, 2x2 patches)"
+RIVALS = {"ig": "Integrated Gradients", "lime": "LIME", "shap": "KernelSHAP", "ablation": "FeatureAblation"}
 
 
-def explain(model: nn.Module, background: Tensor, images: Tensor, **settings: Any) -> tuple[Tensor, Tensor]:
-    """Return FANS's scores by pixel and its units `(n, H, W)`."""
-    n_pairs = (N_EVALUATIONS - N_LOCAL - 1) // 2
-    settings = {"n_pairs": n_pairs, "n_local": N_LOCAL} | settings
-    made = fans.Explainer(model, background, **settings)
+def explain(model: nn.Module, background: Tensor, images: Tensor, space: Image, **settings: Any) -> Tensor:
+    """Return FANS's scores by pixel `(n, H, W)`."""
+    made = fans.Explainer(model, background, space=space, **({"n_local": N_LOCAL} | settings))
     units = made.task.space.units(images.flatten(1)).of_element.expand(len(images), -1)
-    scores = torch.from_numpy(made.scores(images)).gather(1, units)
-    shape = (len(images), *images.shape[2:])
-    return scores.view(shape), units.reshape(shape)
+    return torch.from_numpy(made.scores(images)).gather(1, units).view(len(images), *images.shape[2:])
 
 
-def settings_to_try(fills: Mapping[str, float]) -> dict[str, list[dict[str, Any]]]:
-    """Return what each rival is tuned over: six settings or more, but for the ones that have fewer."""
-    every = [{"fill": fill} for fill in fills.values()]
+def units_of(space: Image, background: Tensor, images: Tensor) -> Tensor:
+    """Return the units of each image `(n, H, W)`."""
+    of_element = space.fit(background).units(images.flatten(1)).of_element
+    return of_element.expand(len(images), -1).reshape(len(images), *images.shape[2:])
+
+
+def settings_to_try(mean: float) -> dict[str, list[dict[str, Any]]]:
+    """Return what each rival is tuned over."""
+    fills = [{"fill": fill} for fill in (0.0, mean, 0.5)]
+    spaces = [{"space": space} for space in (Image("superpixel"), Image("patch", patch=4), Image())]
     return {
-        "ig": [f | {"n_steps": n} for f in every for n in (20, 50)],
-        "lime": [f | {"alpha": a} for f in every for a in (0.01, 0.001, 0.0001)],
-        "shap": every,
-        "ablation": every,
+        "ig": [f | {"n_steps": n} for f in fills for n in (20, 50)],
+        "lime": [f | s | {"alpha": a} for f in fills[1:] for s in spaces for a in (0.01, 0.001, 0.0001)],
+        "shap": [f | s for f in fills for s in spaces],
+        "ablation": [f | s for f in fills for s in spaces],
     }
+
+
+def run_rival(name: str, model: nn.Module, background: Tensor, images: Tensor, classes: Tensor, how: Any) -> Tensor:
+    """Return a rival's scores by pixel `(n, H, W)`."""
+    space = how.get("space", Image())
+    units = units_of(space, background, images)
+    rest = {k: v for k, v in how.items() if k != "space"}
+    return captum_method(name, model, units, SEED, N_EVALUATIONS, **rest)(images, classes)
 
 
 def evaluate(name: str, model: nn.Module, background: Tensor, test: Any, *, quick: bool) -> dict[str, Any]:
     """Tune the rivals on some images, score all methods on others; return IROF by method."""
-    fills = {"black": 0.0, "mean": float(background.mean()), "grey": 0.5, "white": 1.0}
+    mean = float(background.mean())
     chosen: dict[str, dict[str, Any]] = {}
-    images = test.tensor(TUNING)[: 4 if quick else None]
+    images = test.tensor(TUNING)[: 2 if quick else None]
     classes, cut = predicted(model, images), segments(images)
-    _, units = explain(model, background, images, n_pairs=2)
-    for rival, options in settings_to_try(fills).items():
-        found = []
-        for option in options:
-            scores = captum_method(rival, model, units, SEED, N_EVALUATIONS, **option)(images, classes)
-            found.append(float(irof(model, images, scores, classes, cut).mean()))
+    for rival, options in settings_to_try(mean).items():
+        tried = [run_rival(rival, model, background, images, classes, how) for how in options]
+        found = [float(irof(model, images, s, classes, cut).mean()) for s in tried]
         chosen[rival] = options[int(np.argmax(found))]
-    images = test.tensor(slice(0, 8 if quick else 200))
+    images = test.tensor(slice(256, 260) if quick else slice(0, 200))
     classes, cut = predicted(model, images), segments(images)
-    ours, units = explain(model, background, images)
-    fill = torch.tensor(fills["mean"])
-    alone: dict[str, Any] = {"n_local": 0, "n_background": 0, "n_pairs": N_EVALUATIONS // 2}
+    ours = units_of(Image(), background, images)
+    slic, fill = units_of(Image("superpixel"), background, images), torch.tensor(mean)
+    make = partial(explain, model, background, images)
+    plain = partial(banzhaf, model, images, classes, fill=fill, n=N_EVALUATIONS, seed=SEED)
     methods: dict[str, Callable[[], Tensor]] = {
-        "FANS, game, superpixels (default)": lambda: ours,
-        "FANS, game, pixels": lambda: explain(model, background, images, space=Image("pixel"))[0],
-        "FANS, game, 4x4 patches": lambda: explain(model, background, images, space=Image("patch"))[0],
-        "FANS, gradient, superpixels": lambda: explain(model, background, images, solver="gradient", n_steps=13)[0],
-        "FANS, game, image alone": lambda: explain(model, background, images, **alone)[0],
-        "Banzhaf of the probability": lambda: banzhaf(model, images, classes, units, fill, N_EVALUATIONS, SEED),
+        DEFAULT: lambda: make(Image(), **CLIMB),
+        "FANS, gradient, superpixels": lambda: make(Image("superpixel"), **CLIMB),
+        "FANS, gradient, pixels": lambda: make(Image("pixel"), **CLIMB),
+        "FANS, game, 2x2 patches": lambda: make(Image(), **GAME),
+        "FANS, game, superpixels": lambda: make(Image("superpixel"), **GAME),
+        "FANS, game, pixels": lambda: make(Image("pixel"), **GAME),
+        "FANS, game, 2x2 patches, image alone": lambda: make(Image(), **ALONE),
+        "Banzhaf of the probability, 2x2 patches": lambda: banzhaf(
+            model, images, classes, ours, fill, N_EVALUATIONS, SEED
+        ),
+        "Banzhaf, 2x2 patches, drawn and regressed as FANS's game": lambda: smooth_banzhaf(
+            model, images, classes, space_blocks(background), fill, N_EVALUATIONS, SEED
+        ),
+        "Banzhaf of the probability, superpixels": lambda: banzhaf(
+            model, images, classes, slic, fill, N_EVALUATIONS, SEED
+        ),
         "random": lambda: torch.rand(images.shape[0], *images.shape[2:], generator=torch.Generator().manual_seed(SEED)),
     }
-    labels = {"ig": "Integrated Gradients", "lime": "LIME", "shap": "KernelSHAP", "ablation": "FeatureAblation"}
-    for rival, label in labels.items():
-        make = captum_method(rival, model, units, SEED, N_EVALUATIONS, **chosen[rival])
-        methods[label] = partial(make, images, classes)
+    for rival, label in RIVALS.items():
+        methods[label] = partial(run_rival, rival, model, background, images, classes, chosen[rival])
+        if rival != "ig":
+            how = chosen[rival] | {"space": Image()}
+            methods[f"{label}, 2x2 patches"] = partial(run_rival, rival, model, background, images, classes, how)
     values, seconds = {}, {}
     for label, method in methods.items():
         started = time.perf_counter()
         scores = method()
         seconds[label] = time.perf_counter() - started
         values[label] = irof(model, images, scores, classes, cut).numpy()
-        if label in ("Integrated Gradients", "random"):
-            values[f"{label}, pooled to FANS's superpixels"] = irof(
-                model, images, pooled(scores, units), classes, cut
-            ).numpy()
-    first = values["FANS, game, superpixels (default)"]
+        if label in (*RIVALS.values(), "random"):
+            even = pooled(scores, ours)
+            values[f"{label}, pooled to 2x2 patches"] = irof(model, images, even, classes, cut).numpy()
     rows: dict[str, dict[str, Any]] = {}
-    rows |= {k: interval(v) | {"ahead": interval(first - v), "seconds": seconds.get(k)} for k, v in values.items()}
+    rows |= {
+        k: interval(v) | {"ahead": interval(values[DEFAULT] - v), "seconds": seconds.get(k)} for k, v in values.items()
+    }
     show(name, len(images), rows)
-    return {"chosen": chosen, "n": len(images), "methods": rows}
+    return {
+        "chosen": {k: {n: str(s) for n, s in v.items()} for k, v in chosen.items()},
+        "n": len(images),
+        "methods": rows,
+    }
+
+
+def space_blocks(background: Tensor) -> Blocks:
+    """Return the blocks that FANS's game draws on its default patches."""
+    blocks = Image().fit(background).blocks()
+    assert blocks is not None
+    return blocks
 
 
 def predicted(model: nn.Module, images: Tensor) -> Tensor:

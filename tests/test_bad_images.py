@@ -153,7 +153,7 @@ def test_spaces_that_do_not_fit(space, background, message):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"unit": "segment"}, "`unit` to be one of 'superpixel', 'patch', 'pixel', got 'segment'"),
+        ({"unit": "segment"}, "`unit` to be one of 'patch', 'superpixel', 'pixel', got 'segment'"),
         ({"unit": "pixels"}, "got 'pixels'; did you mean 'pixel'?"),
         ({"channels": "middle"}, "`channels` to be one of 'first', 'last', 'none', got 'middle'"),
         ({"n_segments": 0}, "`n_segments` as a whole number of at least 1, got 0"),
@@ -204,7 +204,7 @@ def test_unknown_baselines_list_the_known_ones(ask):
         (np.ones((3, 8, 8), bool), "`subset` of shape (64,) or (2, 64) (batch, features), got (3, 8, 8)"),
         (np.ones((8, 7), bool), "got (8, 7)"),
         (np.ones((8, 8)), "`subset` as booleans, one per feature, got torch.float64"),
-        (["superpixel 65"], "a feature of `subset` to be one of 'superpixel 1'"),
+        (["superpixel 65"], "a feature of `subset` to be one of 'row 0, column 0', 'row 0, column 1'"),
     ],
 )
 def test_subsets(subset, message):
@@ -320,7 +320,7 @@ def test_large_images_fit_into_a_small_memory():
     started = time.process_time()
     out = through_explainer(
         model, background[:2], background, max_batch=4, n_pairs=8, n_sweep=8, n_background=2, n_local=2, n_factual=1,
-        n_perturb=1, refine=0, output="raw",
+        n_perturb=1, refine=0, output="raw", space=Image("superpixel"), solver="game",
     )  # fmt: skip
     seconds, grown = time.process_time() - started, peak() - before
     sane(out)
@@ -589,7 +589,7 @@ def test_a_label_has_no_gradient():
         ({"optimiser": "adams"}, "`optimiser` to be one of 'plain', 'adam', got 'adams'; did you mean 'adam'?"),
         ({"preset": "x"}, "`preset` to be one of 'paper', 'released', got 'x'"),
         ({"without": "x"}, "`without` to be one of 'SF', 'NC', 'SR', got 'x'"),
-        ({"solver": "x"}, "`solver` to be one of 'game', 'gradient', got 'x'"),
+        ({"solver": "x"}, "`solver` to be one of 'game', 'gradient', 'auto', got 'x'"),
         ({"n_step": 3}, "got 'n_step'; did you mean 'n_steps'?"),
         ({"unit": "pixel"}, "a setting to be one of "),
         ({"local_noise": -1}, "`local_noise` of at least 0, got -1"),

@@ -13,7 +13,7 @@ def test_the_demo(tmp_path, capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "95% interval" in out
     assert "perturbing everything else leaves it" in out
-    assert "superpixels (" in out
+    assert "patches (" in out
     assert "moves P(Ankle boot) by" in out
     for name in ("table.png", "image.png", "demo.html"):
         assert (tmp_path / name).stat().st_size > 10_000

@@ -74,6 +74,16 @@ def test_batch_size_chunking_and_order_do_not_matter(max_batch):
     check_same(part, whole[order], 1e-5)
 
 
+@pytest.mark.parametrize("settings", [{}, {"solver": "gradient", "n_steps": 3}])
+def test_the_scores_alone_are_those_of_the_explanation(settings):
+    model, counted = network(), []
+    explainer = fans.Explainer(model, BACKGROUND, **settings)
+    whole = explainer(INPUTS, target=1, ids=range(20, 29))
+    model.register_forward_hook(lambda *call: counted.append(len(call[2])))
+    assert explainer.scores(INPUTS, target=1, ids=range(20, 29)) == pytest.approx(whole.scores, abs=1e-6)
+    assert sum(counted) == (whole.evaluations["reference"] + whole.evaluations["scoring"]).sum()
+
+
 def test_the_seed_changes_the_draws_and_fixes_them():
     one, again, other = (fans.Explainer(rule, BACKGROUND, seed=s)(INPUTS[:2]) for s in (1, 1, 2))
     check_same(one, again)

@@ -690,7 +690,7 @@ def test_number_types_of_images(dtype, bits):
         seen.append(batch)
         return batch.sum((1, 2, 3))
 
-    fans.pns(model, images[0], [True], background=images, space=Image("patch"), radius=2.0)
+    fans.pns(model, images[0], [True], background=images, space=Image("patch", patch=4), radius=2.0)
     assert {type(batch) for batch in seen} == {form}
     assert {str(batch.dtype).removeprefix("torch.") for batch in seen} == {f"float{bits}"}
 
@@ -725,7 +725,7 @@ def test_batches_do_not_matter(unit, size, n_pairs, baseline):
     model, ids = convolution(size), [f"image {i}" for i in range(64)]
     settings: dict[str, Any] = {
         "space": Image(unit, n_segments=9, compactness=0.1), "n_pairs": n_pairs, "n_sweep": 20, "n_background": 6,
-        "n_local": 5, "refine": 0, "n_factual": 1, "n_perturb": 1, "baseline": baseline,
+        "n_local": 5, "refine": 0, "n_factual": 1, "n_perturb": 1, "baseline": baseline, "solver": "game",
     }  # fmt: skip
     whole = explain(model, background, images, ids=ids, **settings)
     others = [
@@ -757,7 +757,9 @@ def test_batches_do_not_matter(unit, size, n_pairs, baseline):
         (Image("patch", patch=2), (31, 32), (16, 16, 2)),
         (Image("patch", patch=4), (32, 32), None),
         (Image("pixel"), (1, 101), (1, 101, 2)),
-        (Image(), (32, 32), None),
+        (Image("superpixel"), (32, 32), None),
+        (Image(), (32, 32), (16, 16, 2)),
+        (Image(), (512, 300), (16, 10, 2)),
     ],
 )
 def test_many_pixels_or_patches_form_blocks(space, size, grid):

@@ -146,6 +146,7 @@ class Explainer:
         if target_names is not None:
             self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
         check_change(self.task, self.settings.change)
+        self.method = self.method.settle(self.task, self.settings)
         self.method.check(self.task, self.settings)
         self._noise: Tensor | None = None
 

@@ -163,6 +163,11 @@ class Predictor:
         self.n_rows += len(rows)
         return self._squash(out) if self._squash else out
 
+    @property
+    def is_module(self) -> bool:
+        """Whether it is a torch module, which has gradients."""
+        return self._module is not None
+
     def check_gradients(self) -> None:
         """Refuse a model that has no gradient."""
         if self._module is None:

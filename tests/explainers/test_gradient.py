@@ -39,6 +39,7 @@ HOW: dict[str, Any] = {
     "step_samples": 4,
     "step_perturb": 2,
     "patience": 0,
+    "draw": "features",
     "without": None,
 }
 """Every setting of the climb, so that no result here depends on a default."""
@@ -715,6 +716,7 @@ PAPER: dict[str, Any] = {
     "n_steps": 50,
     "l1": 0.0,
     "patience": 0,
+    "draw": "features",
     "estimator": "resample",
     "n_factual": 1,
     "n_perturb": 50,
@@ -753,7 +755,15 @@ def test_the_papers_preset_on_images():
 def test_the_user_overrides_the_preset():
     changed: dict[str, Any] = {
         **{"solver": "game", "objective": "sum", "relaxed_g": "strict", "indicator": "soft", "optimiser": "plain"},
-        **{"rate": 0.2, "n_steps": 7, "l1": 0.3, "patience": 4, "estimator": "weighted", "n_factual": 3},
+        **{
+            "rate": 0.2,
+            "n_steps": 7,
+            "l1": 0.3,
+            "patience": 4,
+            "draw": "blocks",
+            "estimator": "weighted",
+            "n_factual": 3,
+        },
         **{"n_perturb": 5, "n_resample": 6, "distance": "rms", "radius": 0.7, "tolerance": 0.1, "change": "target"},
         **{"scale": "unit", "phi": 0.25},
     }
@@ -855,3 +865,55 @@ def test_the_released_loss_by_hand():
                 rival = max(float(v) for c, v in enumerate(out) if c != target)
                 sufficiency.append(max(0.0, rival - float(out[target])))
             assert float(found[i]) == pytest.approx(np.mean(necessity) + np.mean(sufficiency), abs=1e-4)
+
+
+# --- Which solver, and what it draws ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "background", "settings", "solver"),
+    [
+        (Recorder(), BACKGROUND, {}, "gradient"),
+        (Recorder(), BACKGROUND, {"change": "label"}, "game"),
+        (Recorder(), BACKGROUND, {"solver": "game"}, "game"),
+        (lambda rows: rows.mean((1, 2, 3)), BACKGROUND, {}, "game"),
+        (torch.nn.Linear(4, 2), np.eye(4), {}, "game"),
+    ],
+)
+def test_images_and_modules_climb_by_default(model, background, settings, solver):
+    assert settings_of(fans.Explainer(model, background, **settings))["solver"] == solver
+
+
+def test_a_fine_grid_is_hit_in_blocks_at_random_offsets():
+    """Each perturbation hits whole 2x2 blocks of one offset, each with probability phi; or, if asked, single cells."""
+    background = np.random.default_rng(0).random((4, 1, 16, 16))
+    asked = fans.Explainer(torch.nn.Flatten(), background, output="raw", space=Image("pixel"), solver="gradient")
+    keys, n = draws.stream_keys(0, [5], "hits"), 4000
+    offsets = set()
+    blocks, single = (
+        _gradient._hits(asked.task, how(draw=draw), keys.expand(n), torch.arange(n), 0.8).view(n, 16, 16)
+        for draw in ("blocks", "features")
+    )
+    for hit in blocks[:200]:
+        fits = [
+            (down, right)
+            for down in (0, 1)
+            for right in (0, 1)
+            if all(
+                hit[max(2 * i - down, 0) : 2 * i - down + 2, max(2 * j - right, 0) : 2 * j - right + 2].float().std(
+                    correction=0
+                ) == 0
+                for i in range(9)
+                for j in range(9)
+                if 2 * i - down < 16 and 2 * j - right < 16
+            )
+        ]  # fmt: skip
+        assert fits
+        if len(fits) == 1:
+            offsets.add(fits[0])
+    assert offsets == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    for hit in (blocks, single):
+        assert hit.float().mean((1, 2)).mean() == pytest.approx(0.8, abs=0.01)
+        assert hit.float().mean(0).numpy() == pytest.approx(np.full((16, 16), 0.8), abs=0.035)
+    assert (single[:, 0, 0] == single[:, 0, 1]).float().mean() == pytest.approx(0.68, abs=0.03)  # 0.8^2 + 0.2^2
+    assert (blocks[:, 0, 0] == blocks[:, 0, 1]).float().mean() == pytest.approx(0.84, abs=0.03)  # one offset in two

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.explainers._shared import Scores, Without
+from fans.explainers._shared import Drawn, Scores, Without
 from fans.pns import KERNELS, Settings
 from fans.spaces._shared import Blocks
 from fans.task import Task
@@ -17,14 +17,16 @@ NOISE = 0.3
 """Of the regression with a smooth prior: variance of the noise, in variances that the prior gives an observation."""
 
 
-def play(task: Task, block: Block, settings: Settings, n_pairs: int, ridge: float, without: Without) -> Scores:
+def play(
+    task: Task, block: Block, settings: Settings, n_pairs: int, ridge: float, draw: Drawn, without: Without
+) -> Scores:
     """Score every feature by its Banzhaf value in the game of PNS.
 
     A regression on hundreds of pixels is too noisy for the few evaluations there are. On a fine grid the subsets are
     therefore drawn coarsely, in blocks at random offsets, and the scores are regressed finely, under the prior that
     neighbours score alike: a Gaussian process whose length is half a block.
     """
-    blocks = task.space.blocks()
+    blocks = task.space.blocks() if draw == "blocks" else None
     subset, hit = (_bits(task, block, blocks, what, p, n_pairs) for what, p in (("subset", 0.5), ("hit", settings.phi)))
     hit &= block.pool.units.present[:, None]
     sides = torch.cat([hit & subset, hit & ~subset])  # (2 B, M, F)

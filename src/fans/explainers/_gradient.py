@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fans import draws
 from fans.core import InputError, check_whole, choose, is_number
-from fans.explainers._shared import Scores, Without
+from fans.explainers._shared import Drawn, Scores, Without
 from fans.pns import KERNELS, Moments, Settings, event_probability, measure_change
 from fans.task import Task
 from fans.trials import Block, Jobs, baselines, perturbed_changes
@@ -43,6 +43,7 @@ class Climb:
     step_samples: int
     step_perturb: int
     patience: int
+    draw: Drawn
     without: Without
 
     def __post_init__(self) -> None:
@@ -376,7 +377,7 @@ def _piece(
     local, draw = rest // each, rest % each
     owner = some[local]
     origin = pool.index[owner, place[side, local, draw // k]]
-    hit = draws.bernoulli(block.keys(f"{stage}/hit")[owner], draw, s.shape[1], settings.phi)
+    hit = _hits(task, how, block.keys(f"{stage}/hit")[owner], draw, settings.phi)
     row_keys = torch.where(side == 0, block.keys(f"{stage}/subset")[owner], block.keys(f"{stage}/rest")[owner])
     missing = baselines(task, pool, row_keys, draw, origin)
     x = pool.pool[origin]
@@ -387,6 +388,15 @@ def _piece(
         rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
     after = task.predict.differentiable(rows)
     return measure_change(after, pool.outputs[origin], block.target[owner], settings.change)
+
+
+def _hits(task: Task, how: Climb, keys: Tensor, place: Tensor, phi: float) -> Tensor:
+    """Draw m `(n, F)`: a bit a feature, or on a fine grid a bit a block, else speckles are all the model sees."""
+    blocks = task.space.blocks() if how.draw == "blocks" else None
+    if blocks is None:
+        return draws.bernoulli(keys, place, task.space.n_features, phi)
+    offset = draws.integers(keys[:, None], -1 - (2 * place[:, None] + torch.arange(2)), blocks.side)
+    return blocks.masks(draws.bernoulli(keys, place, blocks.n, phi), offset)
 
 
 def _resampled(

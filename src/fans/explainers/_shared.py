@@ -18,6 +18,9 @@ from fans.trials import Block, run_trials
 Without = Literal["SF", "NC", "SR"] | None
 """An ablation: without the sufficiency term, the necessity term, or the sampling by closeness."""
 
+Drawn = Literal["blocks", "features"]
+"""What is drawn at a time on a fine grid, where the space has blocks."""
+
 FEW = 4
 """Up to this many features every subset is tried."""
 
@@ -53,6 +56,10 @@ class Method(Registered):
     @abstractmethod
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
         """Score the features of every input of a block."""
+
+    def settle(self, task: Task, settings: Settings) -> "Method":  # noqa: ARG002
+        """Return the method with whatever depends on the model and settings settled."""
+        return self
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse a model or settings that the method cannot work with, before anything is spent."""

@@ -1,7 +1,7 @@
 """FANS: Feature Attribution with Necessity and Sufficiency (Chen et al., ICML 2024)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal
 
 from fans.core import InputError, check_whole, choose, is_number
@@ -16,7 +16,7 @@ from fans.explainers._gradient import (
     climb,
 )
 from fans.explainers._released import refine_integrated_gradients
-from fans.explainers._shared import Method, Scores, Without
+from fans.explainers._shared import Drawn, Method, Scores, Without
 from fans.pns import Settings
 from fans.task import Task
 from fans.trials import Block
@@ -32,6 +32,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "n_steps": 50,
         "l1": 0.0,
         "patience": 0,
+        "draw": "features",
         "estimator": "resample",
         "n_factual": 1,
         "n_perturb": 50,
@@ -74,7 +75,7 @@ class FANS(Method):
     PNS; the scores are the relaxed subset.
 
     Args:
-        solver: `"game"` or `"gradient"`.
+        solver: `"game"` or `"gradient"`; `"auto"` climbs where that was measured to be better: images, torch modules.
         preset: None, `"paper"` or `"released"`: see `PRESETS`.
         without: an ablation: without the sufficiency term (`"SF"`), the necessity term (`"NC"`), or sampling by
             closeness (`"SR"`).
@@ -92,6 +93,7 @@ class FANS(Method):
         step_samples: reference samples drawn at each step.
         step_perturb: perturbations of each on each side.
         patience: stop an input when the mean objective of so many steps is no better than of as many before; 0: never.
+        draw: on a grid of many features, draw them in `"blocks"` at random offsets, or each of the `"features"` alone.
     """
 
     name: ClassVar[str] = "fans"
@@ -103,7 +105,7 @@ class FANS(Method):
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
 
-    solver: Literal["game", "gradient"] = "game"
+    solver: Literal["game", "gradient", "auto"] = "auto"
     preset: Literal["paper", "released"] | None = None
     without: Without = None
     n_pairs: int = 500
@@ -120,9 +122,11 @@ class FANS(Method):
     step_samples: int = 8
     step_perturb: int = 2
     patience: int = 8
+    draw: Drawn = "blocks"
 
     def __post_init__(self) -> None:
-        choose("`solver`", self.solver, ("game", "gradient"))
+        choose("`solver`", self.solver, ("game", "gradient", "auto"))
+        choose("`draw`", self.draw, ("blocks", "features"))
         if self.preset is not None:
             choose("`preset`", self.preset, PRESETS)
         if self.without is not None:
@@ -134,6 +138,13 @@ class FANS(Method):
 
     def _climb(self) -> Climb:
         return Climb(**{f.name: getattr(self, f.name) for f in fields(Climb)})
+
+    def settle(self, task: Task, settings: Settings) -> "FANS":
+        """Choose the solver."""
+        if self.solver != "auto":
+            return self
+        climbs = task.space.modality == "image" and task.predict.is_module and settings.change != "label"
+        return replace(self, solver="gradient" if climbs else "game")
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what has no gradient, if one is needed."""
@@ -151,4 +162,4 @@ class FANS(Method):
             return refine_integrated_gradients(task, block)
         if self.solver == "gradient":
             return climb(task, block, settings, self._climb())
-        return play(task, block, settings, self.n_pairs, self.ridge, self.without)
+        return play(task, block, settings, self.n_pairs, self.ridge, self.draw, self.without)

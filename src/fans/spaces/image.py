@@ -40,11 +40,12 @@ class Image(FeatureSpace):
     """The regions of an image.
 
     Args:
-        unit: what a feature is: a `"superpixel"` (SLIC, its own in every image), a `"patch"` or a `"pixel"`. All
-            channels of a pixel belong together.
-        n_segments: superpixels wanted; the grid that seeds them comes near it.
-        compactness: how much closeness in the plane counts against closeness in colour, for superpixels.
-        patch: side of a patch in pixels; those at the right and lower edge may be smaller.
+        unit: what a feature is: a `"patch"`, a `"superpixel"` (SLIC, its own in every image) or a `"pixel"`. All
+            channels of a pixel belong together. None: superpixels if you say how many or how compact, else patches.
+        n_segments: superpixels wanted, 64 by default; the grid that seeds them comes near it.
+        compactness: how much closeness in the plane counts against closeness in colour, 0.3 by default.
+        patch: side of a patch in pixels, by default a sixteenth of the image's longer side; those at the right and
+            lower edge may be smaller.
         channels: where the channel axis is: `"first"` `(n, C, H, W)`, `"last"` `(n, H, W, C)` or `"none"` `(n, H, W)`.
             None: by the number of dimensions, and the axis of 1, 3 or 4.
         value_range: lowest and highest value of a pixel, as the model was trained; by default the background's.
@@ -55,18 +56,20 @@ class Image(FeatureSpace):
         'rows 0-1, columns 2-3'
     """
 
-    unit: Unit = "superpixel"
-    n_segments: int = 64
-    compactness: float = 0.3
-    patch: int = 4
+    unit: Unit | None = None
+    n_segments: int | None = None
+    compactness: float | None = None
+    patch: int | None = None
     channels: Channels | None = None
     value_range: tuple[float, float] | None = None
     sigma: float | None = None
 
     def __post_init__(self) -> None:
-        choose("`unit`", self.unit, ("superpixel", "patch", "pixel"))
-        check_whole("n_segments", self.n_segments, 1)
-        check_whole("patch", self.patch, 1)
+        if self.unit is not None:
+            choose("`unit`", self.unit, ("patch", "superpixel", "pixel"))
+        for name in ("n_segments", "patch"):
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
         if self.channels is not None:
             choose("`channels`", self.channels, ("first", "last", "none"))
         for name in ("compactness", "sigma"):
@@ -75,6 +78,17 @@ class Image(FeatureSpace):
                 raise InputError(f"Expected `{name}` above 0, got {value!r}")
         if self.value_range is not None and not _is_range(self.value_range):
             raise InputError(f"Expected `value_range` as (lowest, highest), finite numbers, got {self.value_range!r}")
+
+    @property
+    def kind(self) -> Unit:
+        """What a feature is, if `unit` does not say."""
+        superpixel = self.n_segments is not None or self.compactness is not None
+        return self.unit or ("superpixel" if superpixel else "patch")
+
+    @property
+    def slic(self) -> tuple[int, float]:
+        """How many superpixels, and how compact."""
+        return self.n_segments or 64, self.compactness or 0.3
 
     def fit(self, background: Any) -> "FittedImage":
         """Bind to a background set of images."""
@@ -91,7 +105,7 @@ class FittedImage(FittedSpace):
 
     modality: ClassVar[Modality] = "image"
     # Chosen by IROF on images that are not reported: docs/benchmarks.md.
-    swap_rate: ClassVar[float] = 0.05
+    swap_rate: ClassVar[float] = 0.02
     phi: ClassVar[float] = 0.8
     baselines = ("mean", "uniform", "zero", "blur", "background")
 
@@ -107,6 +121,7 @@ class FittedImage(FittedSpace):
         self.shape = shape[1:]
         self._channels = self._find_channels(image.channels, shape)
         self._height, self._width = self.shape[1:] if self._channels == "first" else self.shape[:2]
+        self._side = 1 if image.kind == "pixel" else image.patch or -(-max(self._height, self._width) // 16)
         axes = np.arange(self._height * self._width).reshape(self._height, self._width)
         if self._channels != "none":
             axes = np.expand_dims(axes, 0 if self._channels == "first" else -1)
@@ -145,13 +160,11 @@ class FittedImage(FittedSpace):
 
     def _lay_out(self, image: Image) -> Units | None:
         """Name the features, and return them where all images share them."""
-        height, width, side = self._height, self._width, image.patch
-        if image.unit == "superpixel":
-            n = n_seeds(height, width, image.n_segments)
+        height, width, side = self._height, self._width, self._side
+        if image.kind == "superpixel":
+            n = n_seeds(height, width, image.slic[0])
             self.feature_names = tuple(f"superpixel {i + 1}" for i in range(n))
             return None
-        if image.unit == "pixel":
-            side = 1
         across = -(-width // side)
         row, column = self._pixel // width, self._pixel % width
         names = []
@@ -173,15 +186,14 @@ class FittedImage(FittedSpace):
         """Return the regions of each image: the same grid for all, or each one's own superpixels."""
         if self._fixed_units is not None:
             return self._fixed_units
-        labels = superpixels(self.planes(rows), self.image.n_segments, self.image.compactness)
+        labels = superpixels(self.planes(rows), *self.image.slic)
         return self._sized(labels.flatten(1)[:, self._pixel], shared=False)
 
     def blocks(self) -> Blocks | None:
         """Return blocks of pixels, or of patches, if there are many."""
-        if self.image.unit == "superpixel" or self.n_features <= _MOST_APART:
+        if self.image.kind == "superpixel" or self.n_features <= _MOST_APART:
             return None
-        side = 1 if self.image.unit == "pixel" else self.image.patch
-        return Blocks.of(-(-self._height // side), -(-self._width // side))
+        return Blocks.of(-(-self._height // self._side), -(-self._width // self._side))
 
     def planes(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` as `(n, channels, height, width)`."""
