@@ -92,15 +92,11 @@ def evaluate(name: str, model: nn.Module, background: Tensor, test: Any, *, quic
         "FANS, game, superpixels": lambda: make(Image("superpixel"), **GAME),
         "FANS, game, pixels": lambda: make(Image("pixel"), **GAME),
         "FANS, game, 2x2 patches, image alone": lambda: make(Image(), **ALONE),
-        "Banzhaf of the probability, 2x2 patches": lambda: banzhaf(
-            model, images, classes, ours, fill, N_EVALUATIONS, SEED
-        ),
+        "Banzhaf of the probability, 2x2 patches": lambda: plain(ours),
         "Banzhaf, 2x2 patches, drawn and regressed as FANS's game": lambda: smooth_banzhaf(
             model, images, classes, space_blocks(background), fill, N_EVALUATIONS, SEED
         ),
-        "Banzhaf of the probability, superpixels": lambda: banzhaf(
-            model, images, classes, slic, fill, N_EVALUATIONS, SEED
-        ),
+        "Banzhaf of the probability, superpixels": lambda: plain(slic),
         "random": lambda: torch.rand(images.shape[0], *images.shape[2:], generator=torch.Generator().manual_seed(SEED)),
     }
     for rival, label in RIVALS.items():
