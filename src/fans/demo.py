@@ -15,7 +15,16 @@ from fans.models import find_checkpoint, load
 from fans.report.html import pages
 from fans.spaces import Image
 
-QUICK = {"n_background": 12, "n_local": 11, "n_pairs": 100, "n_sweep": 1, "refine": 0, "n_factual": 4, "n_perturb": 4}
+QUICK = {
+    "solver": "game",
+    "n_background": 12,
+    "n_local": 11,
+    "n_pairs": 100,
+    "n_sweep": 1,
+    "refine": 0,
+    "n_factual": 4,
+    "n_perturb": 4,
+}
 """Few draws, for a model whose rows take 10 ms each."""
 
 

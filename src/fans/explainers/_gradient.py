@@ -63,7 +63,7 @@ class Climb:
 
 
 def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
-    """Maximise the relaxed PNS of each input; the scores are the relaxed subset it ends with."""
+    """Maximise the relaxed PNS of each input; the scores are how far the relaxed subset moved from a neutral start."""
     n_inputs = len(block.target)
     tolerance, n_rows = _tolerance(task, block, settings)
     block = replace(block, tolerance=tolerance, search=None)
@@ -86,7 +86,8 @@ def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
         if not len(active):
             break
     present = block.pool.units.present
-    return Scores((state.subset().double() * present), None, n_rows, history)
+    neutral = 0.0 if how.init == "ig" else float(how.init)
+    return Scores((state.subset().double() - neutral) * present, None, n_rows, history)
 
 
 def check_differentiable(task: Task, settings: Settings) -> None:

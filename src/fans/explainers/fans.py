@@ -72,7 +72,7 @@ class FANS(Method):
     tell the changes that occurred apart: a change counts by its rank among them.
 
     **The gradient** (torch modules): the paper's solver. The subset is relaxed to [0, 1] and climbs the gradient of its
-    PNS; the scores are the relaxed subset.
+    PNS; a score is how far the feature's share moved from where it began.
 
     Args:
         solver: `"game"` or `"gradient"`; `"auto"` climbs where that was measured to be better: images, torch modules.
