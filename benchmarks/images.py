@@ -20,7 +20,7 @@ import fans
 from benchmarks._images import captum_method
 from benchmarks._shared import parse_arguments, print_table, write_record
 from fans.data import load_slice
-from fans.models import ResNet18, find_checkpoint, load
+from fans.models import ResNet18, load
 from fans.spaces import Image
 
 SEED = 0
@@ -157,7 +157,6 @@ def weigh(n_images: int) -> None:
 def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
     """(e): images a minute of the game at 500 evaluations on ResNet18; trained or not takes the same time."""
     try:
-        find_checkpoint("cifar10")
         model: nn.Module = load("cifar10")[0]
     except fans.InputError:
         model = ResNet18().eval()
@@ -221,7 +220,13 @@ def main() -> None:
     print_table("Peak memory", ("images", "MiB"), [(str(c), f"{p:.0f}") for c, p in zip(counts, peaks, strict=True)])
     figures["resnet18"] = residual_network(1 if arguments.quick else 2, 2 if arguments.quick else 4)
     print_table("ResNet18", ("figure", "value"), [(k, f"{v:.2f}") for k, v in figures["resnet18"].items()])
-    settings = {"seed": SEED, "n_images": N_IMAGES, "repeats": repeats, "threads": torch.get_num_threads()}
+    settings = {
+        "seed": SEED,
+        "n_images": len(test[:N_IMAGES]),
+        "n_overhead": len(images),
+        "repeats": repeats,
+        "threads": torch.get_num_threads(),
+    }
     write_record(arguments.out, settings | {"model": card.name, "sha256": card.sha256}, figures)
 
 

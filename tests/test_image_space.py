@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -338,6 +338,8 @@ def test_an_absent_superpixel_in_a_subset_says_nothing(with_absent):
 @dataclass(frozen=True)
 class Given(FeatureSpace):
     """Regions given by labels `(height, width)` below `n`; those without a pixel are absent."""
+
+    baselines: ClassVar[tuple[str, ...]] = Image.baselines
 
     labels: Any
     n: int

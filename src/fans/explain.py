@@ -29,8 +29,8 @@ from fans.estimate import (
 )
 from fans.explainers._shared import Method, Selection, best_subset, sizes
 from fans.pns import LITERAL, MEANINGFUL, Search, Settings
-from fans.spaces import Image
-from fans.spaces._shared import FeatureSpace, shape_of
+from fans.spaces import guess_space
+from fans.spaces._shared import FeatureSpace
 from fans.task import Output, Task, TaskKind
 from fans.trials import Block, Reference, noise_tolerance
 
@@ -126,9 +126,10 @@ class Explainer:
         if settings.get("preset") is not None:
             preset |= member.presets[choose("`preset`", settings["preset"], member.presets)]
         own_output, unit, own_baseline = (preset.pop(name, None) for name in ("output", "unit", "baseline"))
-        if len(shape_of(background, "background")) > 2:  # images
-            space = space or (Image(unit) if unit else None)
-            baseline = own_baseline if baseline is None else baseline
+        if space is None and unit is not None:
+            space = guess_space(background, unit)
+        if baseline is None and own_baseline in (space.baselines if space else ()):
+            baseline = own_baseline
         chosen: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
         for name, value in ({"n_factual": 8, "n_perturb": 8} | preset | settings).items():
             chosen[owners[name]][name] = value

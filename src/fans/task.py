@@ -255,13 +255,14 @@ class Task:
         """Check the parts and put them together; evaluates the background once."""
         if shape_of(background, "background")[:1] == (0,):
             raise InputError("Expected at least one background sample, got an empty background; pass rows of real data")
-        fitted = (space or guess_space(background)).fit(background)
+        space = space or guess_space(background)
+        fitted = space.fit(background)
         rows = fitted.encode(background, "background")
         if max_batch is None:
             max_batch = max(16, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
         check_whole("max_batch", max_batch, 1)
         predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch))
-        missing = fitted.baseline(fitted.baselines[0] if baseline is None else baseline, rows)
+        missing = fitted.baseline(space.baselines[0] if baseline is None else baseline, rows)
         with predict.session():
             outputs = predict.calibrate(rows)
         return cls(predict, fitted, rows, outputs, missing)

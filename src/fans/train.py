@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, interpolate
 
 from fans.core import InputError, Interrupted, choose, write_atomically
 from fans.data.images import Images, load_images
-from fans.models._shared import Card, Network, network, save
+from fans.models._shared import Card, Network, as_stored, network, save
 from fans.version import __version__
 
 
@@ -134,9 +134,11 @@ def _run(
     began = time.monotonic() - state.seconds
     stored = told = time.monotonic()
     state.model.train()
+    order: Any = None
     while state.step < n_steps:
         epoch, within = divmod(state.step, per_epoch)
-        order = np.random.default_rng([seed, epoch]).permutation(len(images))
+        if order is None or not within:
+            order = np.random.default_rng([seed, epoch]).permutation(len(images))
         chosen = order[within * recipe.batch : (within + 1) * recipe.batch]
         loss = _step(state, recipe, images, chosen, seed, state.step / n_steps, recipe.size(epoch))
         state.losses.append(loss)
@@ -270,7 +272,7 @@ def _finish(
     """Measure the weights as they will be stored, store them, and clear what was kept for resuming."""
     weights = state.model.state_dict()
     stored = network(recipe.network)
-    stored.load_state_dict({k: v.half().float() if recipe.half and v.ndim > 1 else v for k, v in weights.items()})
+    stored.load_state_dict(as_stored(weights, half=recipe.half))
     accuracy = measure(stored, test)
     versions = {"fans": __version__, "torch": torch.__version__, "numpy": np.__version__}
     card = Card(

@@ -70,12 +70,7 @@ class Reference:
             copies = x[owner] + task.space.noise(normals, noise, relative=True).to(x.dtype)
         else:
             rate = max(task.space.swap_rate, 1 / task.space.n_features)
-            blocks = task.space.blocks()
-            n_drawn = blocks.n if blocks else task.space.n_features
-            hit = draws.bernoulli(keys[0].flatten(), place.flatten(), n_drawn, rate)
-            if blocks:
-                offset = draws.integers(keys[0][:, :1], -1 - torch.arange(2 * n_local), blocks.side)
-                hit = blocks.masks(hit, offset.view(-1, 2))
+            hit = draw_features(task, keys[0].flatten(), place.flatten(), rate)
             donors = task.background[draws.integers(keys[1], place, len(task.background))].flatten(0, 1)
             copies, _ = perturb(x[owner], units.spread(hit, owner), donors)
         n_own = 1 + n_local
@@ -93,6 +88,22 @@ class Reference:
         """Return `(B, S, E)`, or `(1, S, E)` where all inputs share them."""
         index = self.index[:1] if self.index.stride(0) == 0 else self.index
         return self.pool[index]
+
+
+def draw_features(
+    task: Task, keys: Tensor, place: Tensor, p: float, *, blocks: bool = True, offset: Tensor | None = None
+) -> Tensor:
+    """Draw features `(n, F)` with probability `p`: each alone, or on a fine grid in blocks at an offset of their own.
+
+    `keys` `(n,)` and `place` `(n,)` say where the draws come from. `blocks=False` draws each alone on any grid;
+    `offset` `(n, 2)` is for draws that are to share theirs.
+    """
+    grid = task.space.blocks() if blocks else None
+    if grid is None:
+        return draws.bernoulli(keys, place, task.space.n_features, p)
+    if offset is None:  # from places that the bits do not use
+        offset = draws.integers(keys[:, None], -1 - (2 * place[:, None] + torch.arange(2)), grid.side)
+    return grid.masks(draws.bernoulli(keys, place, grid.n, p), offset)
 
 
 def own_baselines(task: Task, rows: Tensor) -> Tensor | None:
@@ -304,6 +315,11 @@ class Block:
     tolerance: Tensor
     search: Search | None
     seed: int
+
+    @property
+    def own(self) -> Tensor:
+        """Where each input `(B, 1)` is in the pool: it is among its own samples, at distance 0."""
+        return self.pool.index.gather(1, self.distances.sum(2).argmin(1, keepdim=True))
 
     def keys(self, stage: str) -> Tensor:
         """Return the key `(B,)` of each input's own stream of draws in a stage."""

@@ -20,7 +20,7 @@ from fans.explainers.fans import FANS, PRESETS
 from fans.pns import point
 from fans.spaces import Image
 from fans.spaces._shared import Fixed, Noise
-from fans.trials import Block, run_trials
+from fans.trials import Block, draw_features, run_trials
 from tests import oracles
 
 # The samples of most tests are few on purpose.
@@ -910,8 +910,8 @@ def test_a_fine_grid_is_hit_in_blocks_at_random_offsets():
     keys, n = draws.stream_keys(0, [5], "hits"), 4000
     offsets = set()
     blocks, single = (
-        _gradient._hits(asked.task, how(draw=draw), keys.expand(n), torch.arange(n), 0.8).view(n, 16, 16)
-        for draw in ("blocks", "features")
+        draw_features(asked.task, keys.expand(n), torch.arange(n), 0.8, blocks=in_blocks).view(n, 16, 16)
+        for in_blocks in (True, False)
     )
     for hit in blocks[:200]:
         fits = [

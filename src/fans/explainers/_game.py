@@ -11,7 +11,7 @@ from fans.explainers._shared import Drawn, Scores, Without
 from fans.pns import KERNELS, Settings
 from fans.spaces._shared import Blocks
 from fans.task import Task
-from fans.trials import Block, Jobs, run, subset_distance
+from fans.trials import Block, Jobs, draw_features, run, subset_distance
 
 NOISE = 0.3
 """Of the regression with a smooth prior: variance of the noise, in variances that the prior gives an observation."""
@@ -45,13 +45,13 @@ def play(
 
 def _bits(task: Task, block: Block, blocks: Blocks | None, what: str, p: float, n_pairs: int) -> Tensor:
     """Return `(B, M, F)` Bernoulli draws, one for each feature or for each block of them."""
-    n_inputs, n_features = len(block.target), task.space.n_features
+    n_inputs = len(block.target)
     keys, place = block.keys(f"game/{what}").repeat_interleave(n_pairs), torch.arange(n_pairs).repeat(n_inputs)
-    if blocks is None:
-        return draws.bernoulli(keys, place, n_features, p).view(n_inputs, n_pairs, n_features)
-    bits = draws.bernoulli(keys, place, blocks.n, p)
-    offset = draws.integers(block.keys("game/offset")[:, None], torch.arange(2 * n_pairs), blocks.side)
-    return blocks.masks(bits, offset.view(-1, 2)).view(n_inputs, n_pairs, n_features)
+    offset = None
+    if blocks is not None:  # a subset and what is hit of it lie on one grid
+        offset = draws.integers(block.keys("game/offset")[:, None], torch.arange(2 * n_pairs), blocks.side).view(-1, 2)
+    drawn = draw_features(task, keys, place, p, blocks=blocks is not None, offset=offset)
+    return drawn.view(n_inputs, n_pairs, -1)
 
 
 @dataclass(frozen=True)

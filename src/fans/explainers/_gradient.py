@@ -19,7 +19,7 @@ from fans.core import InputError, check_whole, choose, is_number
 from fans.explainers._shared import Drawn, Scores, Without
 from fans.pns import KERNELS, Moments, Settings, event_probability, measure_change
 from fans.task import Task
-from fans.trials import Block, Jobs, baselines, perturbed_changes
+from fans.trials import Block, Jobs, baselines, draw_features, perturbed_changes
 
 Objective = Literal["pns", "sum"]
 Relaxed = Literal["strict", "paper"]
@@ -128,11 +128,10 @@ def _tolerance(task: Task, block: Block, settings: Settings) -> tuple[Tensor, Te
     n_inputs = len(block.target)
     if not block.search:
         return block.tolerance.clamp(min=1e-12), torch.zeros(n_inputs, dtype=torch.int64)
-    own = block.distances.sum(2).argmin(1, keepdim=True)  # the input itself is among its samples
     keys = block.keys("climb/pilot")
     jobs = Jobs(
         torch.arange(n_inputs),
-        block.pool.index.gather(1, own),
+        block.own,
         block.pool.units.present.expand(n_inputs, -1),
         block.target,
         keys,
@@ -157,8 +156,7 @@ def _start(task: Task, block: Block, how: Climb) -> tuple[Tensor, Tensor]:
 
 def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[Tensor, Tensor]:
     """Return Integrated Gradients of the explained logit from zero, summed over units `(B, F)`, and rows spent."""
-    own = block.distances.sum(2).argmin(1, keepdim=True)
-    x = block.pool.pool[block.pool.index.gather(1, own)[:, 0]]
+    x = block.pool.pool[block.own[:, 0]]
     total = torch.zeros_like(x)
     nodes = ((torch.arange(n_steps) + 0.5) / n_steps).to(x.dtype)
     for flat in torch.split(torch.arange(len(x) * n_steps), task.predict.max_batch):
@@ -378,7 +376,9 @@ def _piece(
     local, draw = rest // each, rest % each
     owner = some[local]
     origin = pool.index[owner, place[side, local, draw // k]]
-    hit = _hits(task, how, block.keys(f"{stage}/hit")[owner], draw, settings.phi)
+    # On a fine grid in blocks, else speckles are all the model sees.
+    keys, in_blocks = block.keys(f"{stage}/hit")[owner], how.draw == "blocks"
+    hit = draw_features(task, keys, draw, settings.phi, blocks=in_blocks)
     row_keys = torch.where(side == 0, block.keys(f"{stage}/subset")[owner], block.keys(f"{stage}/rest")[owner])
     missing = baselines(task, pool, row_keys, draw, origin)
     x = pool.pool[origin]
@@ -389,15 +389,6 @@ def _piece(
         rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
     after = task.predict.differentiable(rows)
     return measure_change(after, pool.outputs[origin], block.target[owner], settings.change)
-
-
-def _hits(task: Task, how: Climb, keys: Tensor, place: Tensor, phi: float) -> Tensor:
-    """Draw m `(n, F)`: a bit a feature, or on a fine grid a bit a block, else speckles are all the model sees."""
-    blocks = task.space.blocks() if how.draw == "blocks" else None
-    if blocks is None:
-        return draws.bernoulli(keys, place, task.space.n_features, phi)
-    offset = draws.integers(keys[:, None], -1 - (2 * place[:, None] + torch.arange(2)), blocks.side)
-    return blocks.masks(draws.bernoulli(keys, place, blocks.n, phi), offset)
 
 
 def _resampled(

@@ -20,8 +20,7 @@ N_COPIES, N_DRAWS, PEPPER = 9, 15, 0.1
 def refine_integrated_gradients(task: Task, block: Block) -> Scores:
     """Return the mask of each input `(B, F)` after the released code's fifty steps."""
     mask, n_rows = integrated_gradients(task, block)
-    own = block.distances.sum(2).argmin(1, keepdim=True)
-    x = block.pool.pool[block.pool.index.gather(1, own)[:, 0]]  # (B, E)
+    x = block.pool.pool[block.own[:, 0]]  # (B, E)
     samples = _with_pepper(block, x)  # (B, 10, E)
     with torch.no_grad():
         before = logits(task, x)  # (B, C)

@@ -143,7 +143,7 @@ class FANS(Method):
         """Choose the solver."""
         if self.solver != "auto":
             return self
-        climbs = task.space.modality == "image" and task.predict.is_module and settings.change != "label"
+        climbs = task.space.climbs and task.predict.is_module and settings.change != "label"
         return replace(self, solver="gradient" if climbs else "game")
 
     def check(self, task: Task, settings: Settings) -> None:

@@ -78,13 +78,18 @@ def network(name: str) -> Network:
     return made
 
 
+def as_stored(weights: dict[str, Tensor], *, half: bool) -> dict[str, Tensor]:
+    """Return the weights as a checkpoint keeps them."""
+    return {k: v.half() if half and v.ndim > 1 else v for k, v in weights.items()}
+
+
 def save(weights: dict[str, Tensor], card: Card, folder: Path, *, half: bool = False) -> Path:
     """Write weights and card as `<name>.safetensors` and `<name>.json`; return the first path.
 
     `half` stores convolutions and linear layers in half precision; batch-norm statistics, where a small variance
     matters, stay in float32.
     """
-    kept = {k: v.half() if half and v.ndim > 1 else v for k, v in weights.items()}
+    kept = as_stored(weights, half=half)
     path = folder / f"{card.name}.safetensors"
     write_atomically(path, safetensors.save({k: v.contiguous() for k, v in kept.items()}))
     checked = asdict(card) | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}

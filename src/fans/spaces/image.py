@@ -56,6 +56,8 @@ class Image(FeatureSpace):
         'rows 0-1, columns 2-3'
     """
 
+    baselines: ClassVar[tuple[str, ...]] = ("mean", "uniform", "zero", "blur", "background")
+
     unit: Unit | None = None
     n_segments: int | None = None
     compactness: float | None = None
@@ -107,7 +109,7 @@ class FittedImage(FittedSpace):
     # Chosen by IROF on images that are not reported: docs/benchmarks.md.
     swap_rate: ClassVar[float] = 0.02
     phi: ClassVar[float] = 0.8
-    baselines = ("mean", "uniform", "zero", "blur", "background")
+    climbs: ClassVar[bool] = True
 
     def __init__(self, image: Image, background: Any) -> None:
         self.image = image
@@ -265,7 +267,7 @@ class FittedImage(FittedSpace):
         image itself, blurred; `"background"`: the same region of a background image; or a number or an image.
         """
         if isinstance(value, str):
-            name = choose("`baseline`", value, self.baselines)
+            name = choose("`baseline`", value, Image.baselines)
             if name == "background":
                 return DrawnRows()
             if name == "blur":

@@ -52,6 +52,8 @@ class Table(FeatureSpace):
         ('x1', 'colour')
     """
 
+    baselines: ClassVar[tuple[str, ...]] = ("background", "mean", "zero")
+
     columns: Sequence[str] | None = None
     groups: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     categorical: Sequence[str | int] = ()
@@ -65,7 +67,6 @@ class FittedTable(FittedSpace):
     """A table's columns, their names, kinds and scales."""
 
     modality: ClassVar[Modality] = "table"
-    baselines = ("background", "mean", "zero")
 
     def __init__(self, table: Table, background: Any) -> None:
         self._frame = is_frame(background)
@@ -262,7 +263,7 @@ class FittedTable(FittedSpace):
     def baseline(self, value: Any, background: Tensor) -> Baseline:
         """Return draws from the background, or the baseline row."""
         if isinstance(value, str):
-            name = choose("`baseline`", value, self.baselines)
+            name = choose("`baseline`", value, Table.baselines)
             if name == "background":
                 return DrawnRows()
             if name == "mean":
