@@ -23,7 +23,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ground_truth
 	$(BIN)/python -m benchmarks.images
-	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof; fi
+	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices; fi
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info fans-demo

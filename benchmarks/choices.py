@@ -1,8 +1,8 @@
 """What our choices for images are worth: IROF of each alternative on images that are never reported.
 
-64 Fashion-MNIST test images (5,000 to 5,063), target = predicted class, about 500 model rows each, the authors' LeNet
-and ours; the standard errors of the means are large, but all alternatives see the same images. Run with
-`python -m benchmarks.choices` (about three minutes; needs FANS_DATA).
+64 Fashion-MNIST test images (5,000 to 5,063), target = predicted class, about 400 (gradient) or 500 (game) model rows
+each, the authors' LeNet and ours; the standard errors of the means are large, but all alternatives see the same images.
+Run with `python -m benchmarks.choices` (about three minutes; needs FANS_DATA).
 """
 
 import warnings
@@ -22,7 +22,7 @@ from fans.spaces import Image
 from fans.spaces.image import FittedImage
 
 CHOSEN_ON = slice(5000, 5064)
-CLIMB: dict[str, Any] = {"solver": "gradient", "n_steps": 13, "patience": 0}
+CLIMB: dict[str, Any] = {"solver": "gradient"}
 GAME: dict[str, Any] = {"solver": "game", "n_pairs": 225}
 ALONE: dict[str, Any] = {"n_local": 0, "n_background": 0}
 SLIC: dict[str, Any] = {"space": Image("superpixel")}
@@ -30,7 +30,7 @@ SLIC: dict[str, Any] = {"space": Image("superpixel")}
 ALTERNATIVES: Mapping[str, dict[str, Any]] = {
     "gradient, as shipped": CLIMB,
     "gradient, 20 steps": CLIMB | {"n_steps": 20},
-    "gradient, 10 steps": CLIMB | {"n_steps": 10},
+    "gradient, 13 steps": CLIMB | {"n_steps": 13},
     "gradient, cells drawn singly": CLIMB | {"draw": "features"},
     "gradient, pixels": CLIMB | {"space": Image("pixel")},
     "gradient, superpixels": CLIMB | SLIC,

@@ -79,7 +79,7 @@ def batching(model: nn.Module, background: Tensor, images: Tensor, repeats: int)
     released = fans.Explainer(model, background, preset="released", n_background=1, n_local=0)
     some = images[: max(2, len(images) // 8)]
     per_image = len(images) / len(some)
-    for n_steps in (20, 10):
+    for n_steps in (10, 20):
         ours = fans.Explainer(model, background, n_steps=n_steps, **ONLY_SCORES)
         found = ratio(partial(one_at_a_time, released, some), partial(ours.scores, images), repeats)
         name = f"released, one at a time, against {n_steps} steps"

@@ -590,6 +590,10 @@ def test_a_label_has_no_gradient():
         ({"relaxed_g": "x"}, "`relaxed_g` to be one of 'strict', 'paper', got 'x'"),
         ({"indicator": "x"}, "`indicator` to be one of 'soft', 'paper', got 'x'"),
         ({"optimiser": "adams"}, "`optimiser` to be one of 'plain', 'adam', got 'adams'; did you mean 'adam'?"),
+        (
+            {"preset": "released", "n_steps": 3},
+            "no solver settings beside preset='released', which fixes its own, got n_steps",
+        ),
         ({"preset": "x"}, "`preset` to be one of 'paper', 'released', got 'x'"),
         ({"without": "x"}, "`without` to be one of 'SF', 'NC', 'SR', got 'x'"),
         ({"solver": "x"}, "`solver` to be one of 'game', 'gradient', 'auto', got 'x'"),

@@ -145,16 +145,17 @@ class PNS:
         return "\n".join(self._line(i) for i in range(len(self)))
 
     def _line(self, i: int) -> str:
-        values = zip(("PNS", "PN", "PS"), (self.pns[i], self.pn[i], self.ps[i]), self.interval[i], strict=True)
-        text = "  ".join(f"{name} {_with_interval(value, interval)}" for name, value, interval in values)
+        text = "  ".join(estimate_texts(self, i, 3))
         return f"{text}  ({self.notes[i]})" if self.notes[i] else text
 
 
-def _with_interval(value: float, interval: Array) -> str:
-    """Format an estimate with its interval, e.g. `0.412 [0.38, 0.45]`."""
-    if math.isnan(value):
-        return "undefined"
-    return f"{value:.3f} [{interval[0]:.2f}, {interval[1]:.2f}]"
+def estimate_texts(e: "PNS | Explanation", i: int, digits: int = 2) -> list[str]:
+    """Format PNS, PN and PS of input `i` with their intervals, e.g. `PNS 0.41 [0.38, 0.45]`."""
+    values = zip(("PNS", "PN", "PS"), (e.pns[i], e.pn[i], e.ps[i]), e.interval[i], strict=True)
+    return [
+        f"{name} undefined" if math.isnan(v) else f"{name} {v:.{digits}f} [{low:.2f}, {high:.2f}]"
+        for name, v, (low, high) in values
+    ]
 
 
 Kind = Literal["probability", "output"]

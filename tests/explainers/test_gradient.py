@@ -15,7 +15,7 @@ from fans import draws
 from fans.estimate import closeness, moments
 from fans.explain import _Inputs
 from fans.explainers import _gradient, _released
-from fans.explainers._gradient import Climb, _Ascent, integrated_gradients, objective, objective_and_slope
+from fans.explainers._gradient import Climb, Step, _Ascent, integrated_gradients
 from fans.explainers.fans import FANS, PRESETS
 from fans.pns import point
 from fans.spaces import Image
@@ -94,7 +94,8 @@ def smooth(*shape: int, n_classes: int = 3, seed: int = 0) -> nn.Module:
 
 
 def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
-    return fans.Explainer(model, background, **{"solver": "gradient"} | HOW | AROUND | settings)
+    climb = {} if settings.get("preset") == "released" else HOW
+    return fans.Explainer(model, background, **{"solver": "gradient"} | climb | AROUND | settings)
 
 
 def ready(asked: fans.Explainer, x: Any) -> Block:
@@ -201,19 +202,23 @@ def test_the_objective_by_hand(estimator, g, indicator, unit, distance):
     pn, ps, p_ab, p_nab = ByHand(asked, block, climb, s[0]).parts()
     first, price = torch.tensor([0]), 0.2 * float(s.mean())
     with asked.task.predict.session():
-        both = objective(asked.task, block, asked.settings, climb, first, s, 3)
-        one = objective(asked.task, block, asked.settings, replace(climb, objective="pns"), first, s, 3)
+        both = Step(asked.task, block, asked.settings, climb, first, s, 3).objective()
+        one = Step(asked.task, block, asked.settings, replace(climb, objective="pns"), first, s, 3).objective()
     assert float(both) == pytest.approx(pn + ps - price, abs=1e-9)
     assert float(one) == pytest.approx(0.5 * (pn * p_ab + ps * p_nab) - price, abs=1e-9)
 
 
 def test_every_step_draws_other_samples():
-    _, block = case("table")
-    drawn = [_gradient._drawn_samples(block, torch.arange(2), 4, step) for step in range(40)]
-    for places in drawn:
-        assert all(len(set(row)) == 4 for row in places.tolist())
+    asked, block = case("table")
+
+    def places(some: Tensor, step: int) -> Tensor:
+        return Step(asked.task, block, asked.settings, how(), some, torch.zeros(()), step).drawn_samples(4)
+
+    drawn = [places(torch.arange(2), step) for step in range(40)]
+    for step in drawn:
+        assert all(len(set(row)) == 4 for row in step.tolist())
     assert np.bincount(torch.stack(drawn).flatten(), minlength=9).min() > 15  # 36 each on average
-    assert torch.equal(drawn[7][1:], _gradient._drawn_samples(block, torch.tensor([1]), 4, 7))
+    assert torch.equal(drawn[7][1:], places(torch.tensor([1]), 7))
 
 
 # --- The gradient ----------------------------------------------------------------------------------------------------
@@ -225,7 +230,7 @@ def slope_by_difference(asked: fans.Explainer, block: Block, settings: Any, clim
     step = 1e-6 * torch.eye(n_features, dtype=s.dtype)
     moved = torch.stack([s[:, None] + step, s[:, None] - step], 1)  # (n, 2, F, F)
     some = torch.arange(n).repeat_interleave(2 * n_features)
-    values = objective(asked.task, block, settings, climb, some, moved.flatten(0, 2), 3).view(n, 2, n_features)
+    values = Step(asked.task, block, settings, climb, some, moved.flatten(0, 2), 3).objective().view(n, 2, n_features)
     return (values[:, 0] - values[:, 1]) / 2e-6
 
 
@@ -242,8 +247,8 @@ def test_the_slope_is_that_of_finite_differences(unit, estimator):
         settings = replace(asked.settings, change=change)  # type: ignore[arg-type]
         with asked.task.predict.session():
             expected = slope_by_difference(asked, block, settings, climb, s)
-            value, slope = objective_and_slope(asked.task, block, settings, climb, torch.arange(2), s, 3)
-            same = objective(asked.task, block, settings, climb, torch.arange(2), s, 3)
+            value, slope = Step(asked.task, block, settings, climb, torch.arange(2), s, 3).ascend()
+            same = Step(asked.task, block, settings, climb, torch.arange(2), s, 3).objective()
         assert torch.equal(value, same)
         assert slope.dtype == s.dtype
         assert (slope - expected).norm() <= 1e-5 * expected.norm(), (kind, g, indicator, without, change)
@@ -260,7 +265,7 @@ def test_the_slope_is_right_for_other_kernels_distances_and_baselines(settings, 
         climb = how(objective=kind, step_samples=50)  # more than there are: all of them
         with asked.task.predict.session():
             expected = slope_by_difference(asked, block, asked.settings, climb, s)
-            _, slope = objective_and_slope(asked.task, block, asked.settings, climb, torch.arange(2), s, 3)
+            _, slope = Step(asked.task, block, asked.settings, climb, torch.arange(2), s, 3).ascend()
         assert (slope - expected).norm() <= 1e-5 * expected.norm()
 
 
@@ -275,10 +280,10 @@ def test_absent_superpixels_have_no_slope_and_no_score(estimator):
     assert absent.any()
     with asked.task.predict.session():
         s = torch.full((6, 16), 0.5)
-        value, slope = objective_and_slope(asked.task, block, asked.settings, how(), torch.arange(6), s, 0)
-        other, _ = objective_and_slope(
+        value, slope = Step(asked.task, block, asked.settings, how(), torch.arange(6), s, 0).ascend()
+        other, _ = Step(
             asked.task, block, asked.settings, how(), torch.arange(6), s.masked_fill(absent, 0.9), 0
-        )
+        ).ascend()
     assert torch.equal(value, other)
     assert not slope[absent].any()
     assert (slope[~absent] != 0).all()
@@ -311,8 +316,8 @@ def test_at_binary_subsets_the_relaxed_estimate_is_the_strict_one(unit, kernel, 
         trials = run_trials(asked.task, block, subsets, "climb/6", asked.settings)
         near = closeness(trials, block.radius[some], asked.settings)
         strict = moments(near, trials, block.tolerance[some], asked.settings)
-        relaxed = _gradient.relaxed_moments(asked.task, block, asked.settings, climb, some, s, 6)
-        value = objective(asked.task, block, asked.settings, replace(climb, objective="pns", l1=0.0), some, s, 6)
+        relaxed = Step(asked.task, block, asked.settings, climb, some, s, 6).moments()
+        value = Step(asked.task, block, asked.settings, replace(climb, objective="pns", l1=0.0), some, s, 6).objective()
     for name in ("near_subset", "near_rest", "unchanged_subset", "unchanged_rest", "p_changed", "p_unchanged"):
         assert torch.allclose(getattr(relaxed, name), getattr(strict, name), rtol=0, atol=1e-9), name
     found, expected = point(relaxed, asked.settings), point(strict, asked.settings)
@@ -324,7 +329,7 @@ def test_at_binary_subsets_the_relaxed_estimate_is_the_strict_one(unit, kernel, 
     assert torch.allclose(value, expected.pns, rtol=0, atol=1e-9)
     assert expected.ps[1::n].isnan().all()  # nothing is left outside: the relaxed sum of PN and PS counts no PS
     with asked.task.predict.session():
-        both = objective(asked.task, block, asked.settings, replace(climb, l1=0.0), some, s, 6)
+        both = Step(asked.task, block, asked.settings, replace(climb, l1=0.0), some, s, 6).objective()
     assert torch.allclose(both, expected.pn.nan_to_num() + expected.ps.nan_to_num(), rtol=0, atol=1e-9)
 
 
@@ -335,7 +340,7 @@ def test_what_is_undefined_counts_for_nothing(estimator, without, share):
     asked, block = case("patch", estimator=estimator, baseline=0.0)
     climb, s = how(l1=0.0, without=without), torch.full((2, 4), share, dtype=torch.float64)
     with asked.task.predict.session():
-        value, slope = objective_and_slope(asked.task, block, asked.settings, climb, torch.arange(2), s, 0)
+        value, slope = Step(asked.task, block, asked.settings, climb, torch.arange(2), s, 0).ascend()
     assert value.tolist() == [0.0, 0.0]
     assert torch.isfinite(slope).all()
 
@@ -359,9 +364,9 @@ def test_over_all_patterns_of_hits_the_relaxed_estimate_is_the_enumeration(unit,
     subsets[0], subsets[1] = True, False
     climb = how(step_perturb=every, step_samples=9, temperature=1e-9)
     with asked.task.predict.session():
-        m = _gradient.relaxed_moments(
+        m = Step(
             asked.task, block, asked.settings, climb, torch.zeros(5, dtype=torch.int64), subsets.double(), 0
-        )
+        ).moments()
     found = point(m, asked.settings)
     target = int(block.target[0])
 
@@ -456,8 +461,8 @@ def test_integrated_gradients_of_a_single_logit_follow_the_explained_class(targe
         found, _ = integrated_gradients(asked.task, block, n_steps=20)
     expected = captum.IntegratedGradients(model).attribute(x, n_steps=20, method="riemann_middle").detach()
     assert torch.allclose(found, expected if target else -expected, rtol=0, atol=1e-7)
-    for preset in (None, "released"):
-        explained = explainer(model, random(10, 5), init="ig", preset=preset, output="probability")(x, target)
+    for settings in ({"init": "ig"}, {"preset": "released"}):
+        explained = explainer(model, random(10, 5), output="probability", **settings)(x, target)
         assert np.isfinite(explained.scores).all()
 
 
@@ -676,7 +681,7 @@ def test_ablations_by_hand(scale):
     some, s = torch.arange(2), 0.15 + 0.7 * random(2, 4, seed=2)
     prior = {"unit": 0.5, "paper": 1.0}[scale]
     with asked.task.predict.session():
-        m = _gradient.relaxed_moments(asked.task, block, asked.settings, how(), some, s, 1)
+        m = Step(asked.task, block, asked.settings, how(), some, s, 1).moments()
         for i in range(2):
             near_s, near_rest, still_s, still_rest, changed, unchanged = (
                 getattr(m, name)[i].tolist() for name in m.__dataclass_fields__
@@ -700,7 +705,7 @@ def test_ablations_by_hand(scale):
             }
             for (kind, without), value in expected.items():
                 climb = how(objective=kind, without=without)
-                found = objective(asked.task, block, asked.settings, climb, some, s, 1)[i]
+                found = Step(asked.task, block, asked.settings, climb, some, s, 1).objective()[i]
                 assert float(found) == pytest.approx(value - price, abs=1e-12), (kind, without)
 
 
@@ -787,8 +792,7 @@ def test_presets_on_a_table_leave_features_and_baseline_alone():
         assert asked.task.space.feature_names == plain.task.space.feature_names
         assert type(asked.task.baseline) is type(plain.task.baseline)
         assert asked.task.predict.kind == "output"
-        quick = fans.Explainer(smooth(5), random(10, 5), preset=preset, n_steps=2, n_perturb=3)
-        assert quick(random(2, 5)).scores.shape == (2, 5)
+        assert fans.Explainer(smooth(5), random(10, 5), preset=preset, n_perturb=3)(random(2, 5)).scores.shape == (2, 5)
 
 
 def test_no_preset_is_allowed():
@@ -897,7 +901,7 @@ def test_scores_are_measured_from_a_neutral_start(init, max_batch):
     with asked.task.predict.session():
         block = inputs.block(slice(0, 9)).block
         climb = asked.method._climb()  # type: ignore[attr-defined]
-        _, slope = objective_and_slope(asked.task, block, asked.settings, climb, torch.arange(9), s, 0)
+        _, slope = Step(asked.task, block, asked.settings, climb, torch.arange(9), s, 0).ascend()
     moved = torch.sigmoid(torch.logit(s) + 0.7 * slope / slope.abs().amax(1, keepdim=True))
     assert asked.scores(images) == pytest.approx((moved - init).numpy(), abs=1e-5)
     assert (moved < init).any()

@@ -78,7 +78,7 @@ def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
         slopes = torch.zeros_like(s)
         for start in range(0, len(active), size):
             some = active[start : start + size]
-            value, slopes[some] = objective_and_slope(task, block, settings, how, some, s[some], step)
+            value, slopes[some] = Step(task, block, settings, how, some, s[some], step).ascend()
             history[some, step] = value
         state.step(slopes, step, active)
         n_rows[active] += rows_per_step(block, settings, how)
@@ -223,31 +223,161 @@ class _Ascent:
 # --- The relaxed objective -------------------------------------------------------------------------------------------
 
 
-def objective_and_slope(
-    task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int
-) -> tuple[Tensor, Tensor]:
-    """Return the relaxed objective `(n,)` of the inputs `some` `(n,)` at `s` `(n, F)`, and its gradient `(n, F)`."""
-    with torch.enable_grad():
-        s = s.detach().requires_grad_()
-        value = objective(task, block, settings, how, some, s, step)
-        (slope,) = torch.autograd.grad(value.sum(), s)
-    return value.detach(), slope.nan_to_num()
+@dataclass(frozen=True)
+class Step:
+    """The relaxed objective of some inputs in one step of the climb.
 
+    Attributes:
+        some: `(n,)` which inputs of the block.
+        s: `(n, F)` their relaxed subsets.
+        number: of the step, from which its draws come.
+    """
 
-def objective(task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int) -> Tensor:
-    """Return what is maximised, `(n,)`: PNS, or PN + PS, less the price of a large subset."""
-    if settings.estimator == "resample":
-        pn, ps, p_ab, p_nab = _resampled(task, block, settings, how, some, s, step)
-    else:
-        m = relaxed_moments(task, block, settings, how, some, s, step)
-        w_nc, w_sf = _weights(m, how.without)
-        pn, ps = _mean(w_nc, m.p_unchanged), _mean(w_sf, m.p_changed)
-        p_ab, p_nab = event_probability(w_nc), event_probability(w_sf)
-    parts = [pn, ps] if how.objective == "sum" else [settings.prior * pn * p_ab, settings.prior * ps * p_nab]
-    if how.without in ("SF", "NC"):
-        del parts[1 if how.without == "SF" else 0]
-    present = block.pool.units.present.expand(len(block.target), -1)[some]
-    return sum(parts[1:], parts[0]) - how.l1 * (s * present).sum(1) / present.sum(1)
+    task: Task
+    block: Block
+    settings: Settings
+    how: Climb
+    some: Tensor
+    s: Tensor
+    number: int
+
+    def ascend(self) -> tuple[Tensor, Tensor]:
+        """Return the objective `(n,)` and its gradient `(n, F)`."""
+        with torch.enable_grad():
+            leaf = self.s.detach().requires_grad_()
+            value = replace(self, s=leaf).objective()
+            (slope,) = torch.autograd.grad(value.sum(), leaf)
+        return value.detach(), slope.nan_to_num()
+
+    def objective(self) -> Tensor:
+        """Return what is maximised, `(n,)`: PNS, or PN + PS, less the price of a large subset."""
+        how = self.how
+        if self.settings.estimator == "resample":
+            pn, ps, p_ab, p_nab = self._resampled()
+        else:
+            m = self.moments()
+            w_nc, w_sf = _weights(m, how.without)
+            pn, ps = _mean(w_nc, m.p_unchanged), _mean(w_sf, m.p_changed)
+            p_ab, p_nab = event_probability(w_nc), event_probability(w_sf)
+        prior = self.settings.prior
+        parts = [pn, ps] if how.objective == "sum" else [prior * pn * p_ab, prior * ps * p_nab]
+        if how.without in ("SF", "NC"):
+            del parts[1 if how.without == "SF" else 0]
+        return sum(parts[1:], parts[0]) - how.l1 * (self.s * self.present).sum(1) / self.present.sum(1)
+
+    def moments(self) -> Moments:
+        """Return the moments of the strict estimate with a relaxed subset and a soft indicator, on this step's draws.
+
+        At a binary subset the weights are the strict ones; p_changed and p_unchanged are so as the temperature falls
+        to 0.
+        """
+        place = self.drawn_samples(_step_samples(self.block, self.how))
+        change = self._change((place, place), self.how.step_perturb, f"climb/{self.number}")
+        return self._moments(place, change)
+
+    @property
+    def present(self) -> Tensor:
+        """Which features `(n, F)` the inputs have."""
+        return self.block.pool.units.present.expand(len(self.block.target), -1)[self.some]
+
+    @property
+    def tolerance(self) -> Tensor:
+        """Return c of each input `(n, 1, 1)`."""
+        return self.block.tolerance[self.some][:, None, None]
+
+    def drawn_samples(self, n: int) -> Tensor:
+        """Return the places `(n inputs, n)` of this step's samples in each input's reference set: different ones."""
+        n_all = self.block.pool.index.shape[1]
+        if n == n_all:
+            return torch.arange(n_all).expand(len(self.some), -1)
+        keys = self.block.keys(f"climb/{self.number}/sample")[self.some]
+        return draws.words(keys[:, None], torch.arange(n_all)).argsort(1)[:, :n]
+
+    def _moments(self, place: Tensor, change: Tensor) -> Moments:
+        """Put changes `(2, n, S, K)` of s and of the rest together with the closeness on both."""
+        kernel, c = KERNELS[self.settings.kernel], self.tolerance
+        soft = [kernel(side**2, c).mean(-1) for side in change]
+        moved = [_changed(side, c, self.how).mean(-1) for side in change]
+        return Moments(*self._closeness(place), soft[0], soft[1], moved[0], 1 - moved[1])
+
+    def _closeness(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `k_b` of the distance on s and on the rest `(n, S)`, each difference scaled by its share."""
+        block, s, present = self.block, self.s, self.present
+        sizes = block.pool.units.sizes_of(self.some).to(s.dtype)
+        distances = block.distances[self.some].gather(1, place[..., None].expand(-1, -1, s.shape[1])).to(s.dtype)
+        radius = block.radius[self.some][:, None]
+        out = []
+        for share in (s, (1 - s) * present):
+            total = torch.einsum("nsf,nf->ns", distances, share**2)
+            if self.settings.distance == "rms":
+                total = total / (share**2 * sizes).sum(1, keepdim=True).clamp(min=1)
+            out.append(KERNELS[self.settings.kernel](total.double(), radius))
+        nothing_left = (((1 - s) * present) == 0).all(1, keepdim=True)
+        return out[0], out[1].masked_fill(nothing_left, 0.0)
+
+    def _change(self, places: tuple[Tensor, Tensor], k: int, stage: str) -> Tensor:
+        """Perturb samples `k` times with s, and others with the rest: changes `(2, n, S, K)`.
+
+        `places` `(n, S)` says which samples of each input those are.
+
+        `g = x + s m (x' - x)`; the paper's own relaxed form, `((1 - m) x + m x') s`, also empties what is not selected.
+        """
+        place = torch.stack(places)
+        n, n_samples = places[0].shape
+        pieces: Sequence[Tensor] = torch.split(torch.arange(2 * n * n_samples * k), self.task.predict.max_batch)
+        if len(pieces) == 1:
+            parts = [self._piece(place, k, stage, pieces[0])]
+        else:  # more rows than memory is meant to hold: compute activations again on the way back
+            parts = [
+                checkpoint(self._piece, place, k, stage, piece, use_reentrant=False, preserve_rng_state=False)
+                for piece in pieces
+            ]
+        return torch.cat(parts).view(2, n, n_samples, k)
+
+    def _piece(self, place: Tensor, k: int, stage: str, flat: Tensor) -> Tensor:
+        """Return the changes of some of the perturbations, by their place among all `(2, n, S, K)`."""
+        task, block, pool = self.task, self.block, self.block.pool
+        _, n, n_samples = place.shape
+        each = n_samples * k
+        side, rest = flat // (n * each), flat % (n * each)
+        local, draw = rest // each, rest % each
+        owner = self.some[local]
+        origin = pool.index[owner, place[side, local, draw // k]]
+        # On a fine grid in blocks, else speckles are all the model sees.
+        keys, in_blocks = block.keys(f"{stage}/hit")[owner], self.how.draw == "blocks"
+        hit = draw_features(task, keys, draw, self.settings.phi, blocks=in_blocks)
+        row_keys = torch.where(side == 0, block.keys(f"{stage}/subset")[owner], block.keys(f"{stage}/rest")[owner])
+        missing = baselines(task, pool, row_keys, draw, origin)
+        x = pool.pool[origin]
+        share = torch.where((side == 0)[:, None], self.s[local], 1 - self.s[local])
+        if self.how.relaxed_g == "strict":
+            rows = torch.lerp(x, missing.expand_as(x), pool.units.spread(share * hit, owner).to(x.dtype))
+        else:
+            rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
+        after = task.predict.differentiable(rows)
+        return measure_change(after, pool.outputs[origin], block.target[owner], self.settings.change)
+
+    def _resampled(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return PN, PS, P(A,B) and P(not-A,not-B) `(n,)` the paper's way: weigh all samples, then perturb a few anew.
+
+        The choice of samples is by weight; its own gradient is not followed.
+        """
+        settings, stage = self.settings, f"climb/{self.number}"
+        everything = torch.arange(self.block.pool.index.shape[1]).expand(len(self.some), -1)
+        change = self._change((everything, everything), settings.n_factual, f"{stage}/factual")
+        weights = _weights(self._moments(everything, change), self.how.without)
+        keys = self.block.keys(f"{stage}/sample")[self.some]
+        u = draws.uniform(keys[:, None], torch.arange(2 * settings.n_resample))
+        picked = []
+        for w, at in zip(weights, u.chunk(2, 1), strict=True):
+            cumulative = w.detach().cumsum(1)
+            drawn = torch.searchsorted(cumulative, at * cumulative[:, -1:])
+            picked.append(drawn.clamp(max=w.shape[1] - 1))
+        # Samples chosen for sufficiency have their subset perturbed, those chosen for necessity the rest.
+        both = self._change((picked[1], picked[0]), settings.n_perturb, f"{stage}/interventional")
+        changed = _changed(both, self.tolerance, self.how).mean((2, 3))
+        pn, ps = (v * (w.sum(1) > 0) for v, w in zip((1 - changed[1], changed[0]), weights, strict=True))
+        return pn, ps, event_probability(weights[0]), event_probability(weights[1])
 
 
 def _weights(m: Moments, without: Without) -> tuple[Tensor, Tensor]:
@@ -261,159 +391,8 @@ def _mean(weights: Tensor, values: Tensor) -> Tensor:
     return (weights * values).sum(-1) / total.clamp(min=1e-12)
 
 
-def relaxed_moments(
-    task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int
-) -> Moments:
-    """Return the moments of the strict estimate with a relaxed subset and a soft indicator, on this step's draws.
-
-    At a binary subset the weights are the strict ones; p_changed and p_unchanged are so as the temperature falls to 0.
-    """
-    n_samples = _step_samples(block, how)
-    place = _drawn_samples(block, some, n_samples, step)
-    change = relaxed_change(task, block, settings, how, some, s, (place, place), how.step_perturb, f"climb/{step}")
-    return _moments(block, settings, how, some, s, place, change)
-
-
-def _drawn_samples(block: Block, some: Tensor, n: int, step: int) -> Tensor:
-    """Return the places `(len(some), n)` of this step's samples in each input's reference set: different ones."""
-    n_all = block.pool.index.shape[1]
-    if n == n_all:
-        return torch.arange(n_all).expand(len(some), -1)
-    keys = block.keys(f"climb/{step}/sample")[some]
-    return draws.words(keys[:, None], torch.arange(n_all)).argsort(1)[:, :n]
-
-
-def _moments(
-    block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, place: Tensor, change: Tensor
-) -> Moments:
-    """Put changes `(2, n, S, K)` of s and of the rest together with the closeness on both."""
-    kernel = KERNELS[settings.kernel]
-    near = relaxed_closeness(block, settings, some, s, place)
-    c = block.tolerance[some][:, None, None]
-    soft = [kernel(side**2, c).mean(-1) for side in change]
-    moved = [_changed(side, c, how).mean(-1) for side in change]
-    return Moments(*near, soft[0], soft[1], moved[0], 1 - moved[1])
-
-
 def _changed(change: Tensor, c: Tensor, how: Climb) -> Tensor:
     """Return the soft indicator of `change > c`; the paper's ignores c."""
     if how.indicator == "paper":
         return 1 - torch.exp(-change)
     return torch.sigmoid((change - c) / (how.temperature * c))
-
-
-def relaxed_closeness(
-    block: Block, settings: Settings, some: Tensor, s: Tensor, place: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return `k_b` of the distance on s and on the rest `(n, S)`, every feature's difference scaled by its share."""
-    kernel, units = KERNELS[settings.kernel], block.pool.units
-    sizes, present = units.sizes_of(some).to(s.dtype), units.present.expand(len(block.target), -1)[some]
-    distances = block.distances[some].gather(1, place[..., None].expand(-1, -1, s.shape[1])).to(s.dtype)
-    radius = block.radius[some][:, None]
-    out = []
-    for share in (s, (1 - s) * present):
-        total = torch.einsum("nsf,nf->ns", distances, share**2)
-        if settings.distance == "rms":
-            total = total / (share**2 * sizes).sum(1, keepdim=True).clamp(min=1)
-        out.append(kernel(total.double(), radius))
-    nothing_left = (((1 - s) * present) == 0).all(1, keepdim=True)
-    return out[0], out[1].masked_fill(nothing_left, 0.0)
-
-
-def relaxed_change(
-    task: Task,
-    block: Block,
-    settings: Settings,
-    how: Climb,
-    some: Tensor,
-    s: Tensor,
-    places: tuple[Tensor, Tensor],
-    k: int,
-    stage: str,
-) -> Tensor:
-    """Perturb samples `k` times with s, and others with the rest: changes `(2, n, S, K)`.
-
-    `places` `(n, S)` says which samples of each input those are.
-
-    `g = x + s m (x' - x)`; the paper's own relaxed form, `((1 - m) x + m x') s`, also empties what is not selected.
-    """
-    place = torch.stack(places)
-    n, n_samples = places[0].shape
-    each = n_samples * k
-    flat = torch.arange(2 * n * each)
-    parts: list[Tensor] = []
-    pieces: Sequence[Tensor] = torch.split(flat, task.predict.max_batch)
-    for piece in pieces:
-        if len(pieces) == 1:
-            parts.append(_piece(task, block, settings, how, some, s, place, k, stage, piece))
-        else:  # more rows than memory is meant to hold: compute activations again on the way back
-            parts.append(
-                checkpoint(
-                    *(_piece, task, block, settings, how, some, s, place, k, stage, piece),
-                    use_reentrant=False,
-                    preserve_rng_state=False,
-                )
-            )
-    return torch.cat(parts).view(2, n, n_samples, k)
-
-
-def _piece(
-    task: Task,
-    block: Block,
-    settings: Settings,
-    how: Climb,
-    some: Tensor,
-    s: Tensor,
-    place: Tensor,
-    k: int,
-    stage: str,
-    flat: Tensor,
-) -> Tensor:
-    """Return the changes of some of the perturbations, by their place among all `(2, n, S, K)`."""
-    pool, (_, n, n_samples) = block.pool, place.shape
-    each = n_samples * k
-    side, rest = flat // (n * each), flat % (n * each)
-    local, draw = rest // each, rest % each
-    owner = some[local]
-    origin = pool.index[owner, place[side, local, draw // k]]
-    # On a fine grid in blocks, else speckles are all the model sees.
-    keys, in_blocks = block.keys(f"{stage}/hit")[owner], how.draw == "blocks"
-    hit = draw_features(task, keys, draw, settings.phi, blocks=in_blocks)
-    row_keys = torch.where(side == 0, block.keys(f"{stage}/subset")[owner], block.keys(f"{stage}/rest")[owner])
-    missing = baselines(task, pool, row_keys, draw, origin)
-    x = pool.pool[origin]
-    share = torch.where((side == 0)[:, None], s[local], 1 - s[local])
-    if how.relaxed_g == "strict":
-        rows = torch.lerp(x, missing.expand_as(x), pool.units.spread(share * hit, owner).to(x.dtype))
-    else:
-        rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
-    after = task.predict.differentiable(rows)
-    return measure_change(after, pool.outputs[origin], block.target[owner], settings.change)
-
-
-def _resampled(
-    task: Task, block: Block, settings: Settings, how: Climb, some: Tensor, s: Tensor, step: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return PN, PS, P(A,B) and P(not-A,not-B) `(n,)` the paper's way: weigh all samples, then perturb a few anew.
-
-    The choice of samples is by weight; its own gradient is not followed.
-    """
-    everything = torch.arange(block.pool.index.shape[1]).expand(len(some), -1)
-    stage = f"climb/{step}"
-    places = (everything, everything)
-    change = relaxed_change(task, block, settings, how, some, s, places, settings.n_factual, f"{stage}/factual")
-    m = _moments(block, settings, how, some, s, everything, change)
-    weights = _weights(m, how.without)
-    u = draws.uniform(block.keys(f"{stage}/sample")[some][:, None], torch.arange(2 * settings.n_resample))
-    picked = []
-    for w, at in zip(weights, u.chunk(2, 1), strict=True):
-        cumulative = w.detach().cumsum(1)
-        drawn = torch.searchsorted(cumulative, at * cumulative[:, -1:])
-        picked.append(drawn.clamp(max=w.shape[1] - 1))
-    # Samples chosen for sufficiency have their subset perturbed, those chosen for necessity the rest.
-    n_perturb = settings.n_perturb
-    again = (picked[1], picked[0])
-    both = relaxed_change(task, block, settings, how, some, s, again, n_perturb, f"{stage}/interventional")
-    changed = _changed(both, block.tolerance[some][:, None, None], how).mean((2, 3))
-    pn, ps = (v * (w.sum(1) > 0) for v, w in zip((1 - changed[1], changed[0]), weights, strict=True))
-    return pn, ps, event_probability(weights[0]), event_probability(weights[1])

@@ -115,7 +115,7 @@ class FANS(Method):
     indicator: Indicator = "soft"
     temperature: float = 2.0
     optimiser: Optimiser = "plain"
-    n_steps: int = 20
+    n_steps: int = 10
     rate: float = 0.5
     l1: float = 0.1
     init: float | str = 0.5
@@ -129,12 +129,22 @@ class FANS(Method):
         choose("`draw`", self.draw, ("blocks", "features"))
         if self.preset is not None:
             choose("`preset`", self.preset, PRESETS)
+            self._refuse_what_released_ignores()
         if self.without is not None:
             choose("`without`", self.without, ("SF", "NC", "SR"))
         check_whole("n_pairs", self.n_pairs, 2)
         if not is_number(self.ridge) or not self.ridge >= 0:
             raise InputError(f"Expected `ridge` of at least 0, got {self.ridge!r}")
         self._climb()
+
+    def _refuse_what_released_ignores(self) -> None:
+        usual = {f.name: f.default for f in fields(self)} | {"preset": "released", "solver": "gradient"}
+        changed = [name for name, value in usual.items() if getattr(self, name) != value]
+        if self.preset == "released" and changed:
+            raise InputError(
+                f"Expected no solver settings beside preset='released', which fixes its own, got {', '.join(changed)}; "
+                f"leave them out or choose preset='paper'"
+            )
 
     def _climb(self) -> Climb:
         return Climb(**{f.name: getattr(self, f.name) for f in fields(Climb)})

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fans.core import Explanation, InputError, extra, normal_quantile
+from fans.core import Explanation, InputError, estimate_texts, extra, normal_quantile
 from fans.report import images
 from fans.report.images import CHOSEN, INK, OPACITY, OUTLINE, STOPS
 from fans.report.sentences import chosen_count
@@ -105,17 +105,12 @@ def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
 
 
 def _title(e: Explanation, i: int) -> str:
-    pns, pn, ps = _estimates(e, i)
+    pns, pn, ps = estimate_texts(e, i)
     return f"{_prediction(e, i)}\n{pns}\n{pn}  {ps}"
 
 
 def _prediction(e: Explanation, i: int) -> str:
     return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}"
-
-
-def _estimates(e: Explanation, i: int) -> list[str]:
-    values = zip(("PNS", "PN", "PS"), (e.pns[i], e.pn[i], e.ps[i]), e.interval[i], strict=True)
-    return [f"{n} undefined" if math.isnan(v) else f"{n} {v:.2f} [{lo:.2f}, {hi:.2f}]" for n, v, (lo, hi) in values]
 
 
 def _images(e: Explanation, columns: int) -> Any:
@@ -176,5 +171,5 @@ def _image_panels(axes: list[Any], e: Explanation, i: int, scale: Any) -> None:
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
         axis.set_xlabel(label, fontsize=7.5, color=FAINT, labelpad=3)
-    estimates = "   ".join(_estimates(e, i))
+    estimates = "   ".join(estimate_texts(e, i))
     axes[0].set_title(f"{_prediction(e, i)}\n{estimates}", fontsize=8.5, loc="left", color=INK)

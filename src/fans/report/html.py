@@ -1,13 +1,12 @@
 """An explanation as HTML: the notebook view, and one self-contained page."""
 
-import math
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 
 import numpy as np
 
-from fans.core import Explanation
+from fans.core import Explanation, estimate_texts
 from fans.report import images
 from fans.report.sentences import chosen_count, sentence
 
@@ -116,10 +115,11 @@ def _row(e: Explanation, i: int, f: int, largest: float) -> str:
 
 
 def _estimates(e: Explanation, i: int) -> str:
-    texts = []
-    for name, value, (low, high) in zip(("PNS", "PN", "PS"), (e.pns[i], e.pn[i], e.ps[i]), e.interval[i], strict=True):
-        texts.append(f"{name} undefined" if math.isnan(value) else f"{name} {value:.2f} [{low:.2f}, {high:.2f}]")
-    return ", ".join(texts) + f" at {e.confidence:.0%} confidence" + (f"; {escape(e.notes[i])}" if e.notes[i] else "")
+    return (
+        ", ".join(estimate_texts(e, i))
+        + f" at {e.confidence:.0%} confidence"
+        + (f"; {escape(e.notes[i])}" if e.notes[i] else "")
+    )
 
 
 def _emphasise(text: str) -> str:
