@@ -57,9 +57,7 @@ SWAPS = (0.02, 0.05, 0.1)
 
 def score(model: nn.Module, background: Tensor, images: Tensor, settings: Mapping[str, Any]) -> Tensor:
     """Return scores by pixel `(n, H, W)`."""
-    made = fans.Explainer(model, background, **settings)
-    units = made.task.space.units(images.flatten(1)).of_element.expand(len(images), -1)
-    return torch.from_numpy(made.scores(images)).gather(1, units).view(len(images), *images.shape[2:])
+    return torch.from_numpy(fans.Explainer(model, background, **settings).heatmaps(images))[:, 0]
 
 
 def try_all(model: nn.Module, background: Tensor, images: Tensor) -> dict[str, dict[str, float]]:
@@ -90,8 +88,7 @@ def released(test: Any, background: Tensor, n: int) -> dict[str, float]:
     model = load_released(normalise=False).eval()
     images, labels = test.tensor(slice(0, n)) * 2 - 1, torch.from_numpy(test.labels[:n])
     made = fans.Explainer(model, background[:50] * 2 - 1, preset="released", n_background=1, n_local=0)
-    shape = (n, *images.shape[2:])
-    end = torch.from_numpy(made.scores(images, target=labels)).view(shape)
+    end = torch.from_numpy(made.heatmaps(images, target=labels))[:, 0]
     everywhere = torch.zeros(n, *images.shape[2:], dtype=torch.int64)
     begin = captum_method("ig", model, everywhere, 0, 0, fill=0.0, n_steps=32)(images, labels)
     cut, out = segments(images), {}

@@ -40,8 +40,7 @@ RIVALS = {"ig": "Integrated Gradients", "lime": "LIME", "shap": "KernelSHAP", "a
 def explain(model: nn.Module, background: Tensor, images: Tensor, space: Image, **settings: Any) -> Tensor:
     """Return FANS's scores by pixel `(n, H, W)`."""
     made = fans.Explainer(model, background, space=space, **({"n_local": N_LOCAL} | settings))
-    units = made.task.space.units(images.flatten(1)).of_element.expand(len(images), -1)
-    return torch.from_numpy(made.scores(images)).gather(1, units).view(len(images), *images.shape[2:])
+    return torch.from_numpy(made.heatmaps(images))[:, 0]
 
 
 def units_of(space: Image, background: Tensor, images: Tensor) -> Tensor:

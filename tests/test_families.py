@@ -1,40 +1,121 @@
 """What every registered method promises, whatever it computes."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 import fans
 from fans.explainers._shared import Method
+from fans.spaces import Image
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning"),
+    pytest.mark.filterwarnings("ignore:.*in the range of:fans.FansWarning"),
+]
 
 RNG = np.random.default_rng(0)
-BACKGROUND, INPUTS = RNG.normal(size=(80, 5)), RNG.normal(size=(4, 5))
+
+QUICK: dict[str, dict[str, Any]] = {
+    "cimi": {"n_epochs": 30},
+    "meaningful_perturbation": {"n_steps": 60},
+}
+"""Settings that make a slow method quick enough for a test."""
 
 
-def model(rows: np.ndarray) -> np.ndarray:
-    p = 1 / (1 + np.exp(-2 * (rows[:, 0] - rows[:, 1])))
-    return np.stack([1 - p, p], axis=1)
+class Columns(nn.Module):
+    """P of class 1 rises with the first column and falls with the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.relu = nn.ReLU()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        z = self.relu(rows[:, 0] + 4) - self.relu(rows[:, 1] + 4)
+        return torch.stack([-z, z], 1)
+
+
+class Corner(nn.Module):
+    """P of class 1 rises with the brightness of the upper left quarter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.relu = nn.Conv2d(1, 1, 1), nn.ReLU()
+        nn.init.ones_(self.conv.weight)
+        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+
+    def forward(self, images: Tensor) -> Tensor:
+        z = 6 * (self.relu(self.conv(images))[:, 0, :4, :4].mean((1, 2)) - 0.5)
+        return torch.stack([-z, z], 1)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, its background, inputs of class 1, and the features that made them so."""
+
+    model: nn.Module
+    background: Tensor
+    inputs: Tensor
+    space: Any
+    important: Any
+
+
+def subject(modality: str) -> Subject:
+    if modality == "table":
+        background, inputs = torch.from_numpy(RNG.normal(size=(80, 5))), torch.from_numpy(RNG.normal(size=(4, 5)))
+        inputs[:, 0], inputs[:, 1] = 2.0, -2.0
+        return Subject(Columns(), background.float(), inputs.float(), None, np.arange(5) < 2)
+    background, inputs = (torch.from_numpy(RNG.random((n, 1, 8, 8))).float() for n in (40, 4))
+    background[:, :, :4, :4] *= torch.linspace(0.5, 1.5, 40)[:, None, None, None]
+    inputs[:, :, :4, :4] = 0.6 + 0.4 * inputs[:, :, :4, :4]
+    inside = (np.arange(16) % 4 < 2) & (np.arange(16) < 8)
+    return Subject(Corner(), background, inputs, Image("patch", patch=2), inside)
+
+
+CASES = [(name, modality) for name in sorted(Method.registry) for modality in Method.registry[name].modalities]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", sorted(Method.registry))
-def test_every_method(name):
+def test_every_method_says_what_it_is(name):
     member = Method.registry[name]
     assert issubclass(member, Method)
     assert member.name == name
     assert member.label
+    assert set(member.modalities) <= {"table", "image"}
     assert member.modalities
     assert "," in member.citation
-    explain = lambda **s: fans.Explainer(model, BACKGROUND, method=name, radius=2.0, **s)(INPUTS)
-    one, again, small = explain(), explain(), explain(max_batch=13)
-    assert one.scores.shape == (4, 5)
+
+
+@pytest.mark.parametrize(("name", "modality"), CASES)
+def test_every_method(name, modality):
+    given = subject(modality)
+    weights = [p.clone() for p in given.model.parameters()]
+    before = given.inputs.clone()
+
+    def make(**settings: Any) -> fans.Explainer:
+        asked = QUICK.get(name, {}) | settings
+        return fans.Explainer(given.model, given.background, space=given.space, method=name, radius=2.0, **asked)
+
+    explainer = make()
+    one, again, small = explainer(given.inputs), make()(given.inputs), make(max_batch=13)(given.inputs)
+    assert one.scores.shape == (4, len(given.important))
     assert np.isfinite(one.scores).all()
     assert np.array_equal(one.scores, again.scores)
     assert one.scores == pytest.approx(small.scores, abs=1e-5)
-    assert (one.scores[:, :2].mean(axis=0) > one.scores[:, 2:].mean(axis=0).max()).all()  # higher is more important
-    assert (one.evaluations["scoring"] <= fans.Explainer(model, BACKGROUND, method=name).method.cost).all()
+    last = make()(given.inputs[2:], ids=[2, 3])
+    assert one.scores[2:] == pytest.approx(last.scores, abs=1e-5)
+    assert explainer.scores(given.inputs) == pytest.approx(one.scores, abs=1e-9)
+    if name != "random":  # higher is more important
+        assert one.scores[:, given.important].mean() > one.scores[:, ~given.important].mean() + 1e-3
+    assert (one.evaluations["scoring"] <= explainer.method.cost(len(given.important))).all()
     assert one.subset.any(axis=1).all()
+    assert given.model.training
+    assert torch.equal(given.inputs, before)
+    assert all(torch.equal(p, w) and p.grad is None for p, w in zip(given.model.parameters(), weights, strict=True))
+    assert not any(part._forward_hooks or part._backward_hooks for part in given.model.modules())
 
 
 def test_two_methods_of_one_name_are_refused():

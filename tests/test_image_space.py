@@ -854,8 +854,8 @@ def test_the_smooth_regression_is_that_of_a_dense_gaussian_process():
     drawn = torch.from_numpy(rng.random((2, 2, n_pairs, 20)) < 0.3)
     sides = (drawn[0], drawn[1] & ~drawn[0])
     y, sample = rng.normal(size=(2, n_pairs)), rng.integers(0, n_samples, (2, n_pairs))
-    observed = _game._Observed(*sides, torch.from_numpy(y), torch.from_numpy(sample), n_samples)
-    slopes, se = _game._smooth_fit(observed, blocks)
+    observed = _game.Observed(*sides, torch.from_numpy(y), torch.from_numpy(sample), n_samples)
+    slopes, se = _game.smooth_fit(observed, blocks)
     place = np.array([(r, c) for r in range(5) for c in range(4)], dtype=float)
     prior = np.exp(-((place[:, None] - place) ** 2).sum(2) / 2)  # a length of half a block: 1
     for i in range(2):

@@ -226,9 +226,10 @@ class Explainer:
         task = self.task
         n_features, n_elements = task.space.n_features, task.space.n_elements
         n_tried = max(len(sizes(n_features)), self.settings.n_perturb)
-        rows_per_input = max(self.method.cost, self.selection.n_sweep, 2 * self._n_samples * n_tried)
+        at_once = self.method.at_once(n_features)
+        rows_per_input = max(at_once, self.selection.n_sweep, 2 * self._n_samples * n_tried)
         held = 8 * self.neighbourhood.n_local * n_elements + 16 * self._n_samples * n_features  # bytes, about
-        filling = min(task.predict.max_batch // self.method.cost, MOST_HELD // held)
+        filling = min(task.predict.max_batch // at_once, MOST_HELD // held)
         return blocks(n_inputs, rows_per_input, task.predict.max_batch, max(1, filling))
 
     def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
@@ -237,13 +238,19 @@ class Explainer:
         They are those an explanation would have; no subset is chosen and nothing is estimated.
         """
         rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
-        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
+        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)), alone=not self.method.looks_around)
         with self.task.predict.session():
             parts = [
                 self.method.attribute(self.task, inputs.block(part).block, self.settings).scores
                 for part in self._blocks(len(rows))
             ]
         return torch.cat(parts).numpy()
+
+    def heatmaps(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
+        """Return the scores alone in the inputs' own shape, `(B, *input)`: every element carries its feature's."""
+        rows, space = self.task.space.encode(x, "x").to(self.task.background.dtype), self.task.space
+        scores = torch.from_numpy(self.scores(x, target, ids))
+        return space.units(rows).spread(scores, torch.arange(len(rows))).view(-1, *space.shape).numpy()
 
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
@@ -406,9 +413,12 @@ class _Results:
 class _Inputs:
     """The inputs of one call, cut into blocks with their own reference samples."""
 
-    def __init__(self, explainer: Explainer, rows: Tensor, target: Any, ids: list[int | str]) -> None:
+    def __init__(
+        self, explainer: Explainer, rows: Tensor, target: Any, ids: list[int | str], *, alone: bool = False
+    ) -> None:
         self.explainer, self.rows, self.ids = explainer, rows, ids
         around = explainer.neighbourhood
+        self.around = replace(around, n_background=0, n_local=0) if alone else around
         self.radius = given_radius(around.radius, len(rows))
         self.tolerance = given_tolerance(around.tolerance, len(rows), (*TOLERANCES, "search"))
         task = explainer.task
@@ -418,7 +428,7 @@ class _Inputs:
     def block(self, part: slice) -> _Ready:
         """Prepare the inputs of a slice."""
         explainer, task = self.explainer, self.explainer.task
-        around, settings = explainer.neighbourhood, explainer.settings
+        around, settings = self.around, explainer.settings
         rows, ids = self.rows[part], self.ids[part]
         samples = (around.n_background, around.n_local, around.local_noise)
         pool, outputs = Reference.around(task, rows, ids, explainer.seed, *samples)

@@ -168,13 +168,10 @@ class Predictor:
         """Whether it is a torch module, which has gradients."""
         return self._module is not None
 
-    def check_gradients(self) -> None:
-        """Refuse a model that has no gradient."""
+    def check_gradients(self, asker: str, instead: str) -> None:
+        """Refuse a model that has no gradient to somebody who needs one; `instead` is what to use."""
         if self._module is None:
-            raise ModelError(
-                f'Expected a torch module for solver="gradient", got {type(self.model).__name__}; use solver="game", '
-                "which asks for outputs only"
-            )
+            raise ModelError(f"Expected a torch module for {asker}, got {type(self.model).__name__}; use {instead}")
 
     def differentiable(self, rows: Tensor, *, raw: bool = False) -> Tensor:
         """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass; `raw`: as they come."""

@@ -38,8 +38,8 @@ def play(
     change, n_rows = run(task, block.pool, jobs, 1, _lookup(sides), settings.change)
     changed = _changed(torch.cat(change[..., 0].chunk(2), 1), block)  # (B, 2 M)
     y = closeness * _contrast(changed[:, :n_pairs], changed[:, n_pairs:], share, without)
-    observed = _Observed(sides[: len(index)], sides[len(index) :], y, sample, block.pool.index.shape[1])
-    scores, se = _fit(observed, ridge) if blocks is None else _smooth_fit(observed, blocks)
+    observed = Observed(sides[: len(index)], sides[len(index) :], y, sample, block.pool.index.shape[1])
+    scores, se = fit(observed, ridge) if blocks is None else smooth_fit(observed, blocks)
     return Scores(settings.phi * scores, settings.phi * se, n_rows.view(2, -1).sum(0))
 
 
@@ -55,7 +55,7 @@ def _bits(task: Task, block: Block, blocks: Blocks | None, what: str, p: float, 
 
 
 @dataclass(frozen=True)
-class _Observed:
+class Observed:
     """What M pairs of each of B inputs showed.
 
     Attributes:
@@ -148,7 +148,7 @@ def _changed(change: Tensor, block: Block) -> Tensor:
     return torch.where(real, no_larger / real.sum(1, keepdim=True), torch.zeros(())).double()
 
 
-def _fit(observed: _Observed, ridge: float) -> tuple[Tensor, Tensor]:
+def fit(observed: Observed, ridge: float) -> tuple[Tensor, Tensor]:
     """Fit `y = design @ slopes` for each input by ridge regression; return slopes and standard errors `(B, F)`.
 
     The errors allow for unequal noise and for pairs that share a sample erring together, so they cover the choice of
@@ -167,7 +167,7 @@ def _fit(observed: _Observed, ridge: float) -> tuple[Tensor, Tensor]:
     return slopes, covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
 
 
-def _smooth_fit(observed: _Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:
+def smooth_fit(observed: Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:
     """Fit slopes that vary smoothly over the grid, one input at a time; return them and standard errors `(B, F)`.
 
     With a prior covariance K the slopes are `K D' (D K D' + noise)^-1 y`; K is separable, so it is never formed.

@@ -92,7 +92,7 @@ def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
 
 def check_differentiable(task: Task, settings: Settings) -> None:
     """Refuse what has no gradient."""
-    task.predict.check_gradients()
+    task.predict.check_gradients('solver="gradient"', 'solver="game", which asks for outputs only')
     if settings.change == "label":
         raise InputError(
             'Expected a change with a gradient for solver="gradient", got "label"; use change="target" or solver="game"'

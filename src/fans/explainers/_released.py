@@ -15,6 +15,9 @@ from fans.trials import Block
 
 N_STEPS, RATE, DECAY = 50, 0.001, 0.1
 N_COPIES, N_DRAWS, PEPPER = 9, 15, 0.1
+ROWS_A_STEP = (1 + N_COPIES) * (N_DRAWS + 1)
+N_ROWS = 32 + 1 + N_STEPS * ROWS_A_STEP
+"""Of an input: Integrated Gradients, the input itself, and all steps."""
 
 
 def refine_integrated_gradients(task: Task, block: Block) -> Scores:
@@ -26,8 +29,7 @@ def refine_integrated_gradients(task: Task, block: Block) -> Scores:
         before = logits(task, x)  # (B, C)
     moments = [torch.zeros_like(mask) for _ in range(3)]
     history = torch.zeros(len(x), N_STEPS, dtype=torch.float64)
-    each = (1 + N_COPIES) * (N_DRAWS + 1)
-    size = max(1, task.predict.max_batch // each)
+    size = max(1, task.predict.max_batch // ROWS_A_STEP)
     for step in range(N_STEPS):
         slope = torch.zeros_like(mask)
         for start in range(0, len(x), size):
@@ -38,7 +40,7 @@ def refine_integrated_gradients(task: Task, block: Block) -> Scores:
                 (slope[part],) = torch.autograd.grad(loss.sum(), leaf)
             history[part, step] = -loss.detach()
         mask = _amsgrad(mask, slope + DECAY * mask, moments, step)
-    return Scores(mask.double(), None, n_rows + 1 + N_STEPS * each, history)
+    return Scores(mask.double(), None, n_rows + 1 + N_STEPS * ROWS_A_STEP, history)
 
 
 def _with_pepper(block: Block, x: Tensor) -> Tensor:

@@ -50,6 +50,8 @@ class Method(Registered):
     label: ClassVar[str]
     modalities: ClassVar[tuple[str, ...]]
     citation: ClassVar[str]
+    looks_around: ClassVar[bool] = False
+    """Whether the scores depend on the input's neighbourhood, not on the input alone."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings by name, of the method and of the explainer around it."""
 
@@ -64,10 +66,13 @@ class Method(Registered):
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse a model or settings that the method cannot work with, before anything is spent."""
 
-    @property
     @abstractmethod
-    def cost(self) -> int:
-        """About how many model rows an input costs."""
+    def cost(self, n_features: int) -> int:
+        """About how many model rows an input of so many features costs, those of the neighbourhood aside."""
+
+    def at_once(self, n_features: int) -> int:
+        """How many of them go to the model at a time: a method that takes steps has few."""
+        return max(1, self.cost(n_features))
 
 
 @dataclass(frozen=True)

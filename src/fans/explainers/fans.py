@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from fans.core import InputError, check_whole, choose, is_number
 from fans.explainers._game import play
 from fans.explainers._gradient import (
+    PILOT,
     Climb,
     Indicator,
     Objective,
@@ -15,7 +16,7 @@ from fans.explainers._gradient import (
     check_differentiable,
     climb,
 )
-from fans.explainers._released import refine_integrated_gradients
+from fans.explainers._released import N_ROWS, ROWS_A_STEP, refine_integrated_gradients
 from fans.explainers._shared import Drawn, Method, Scores, Without
 from fans.pns import Settings
 from fans.task import Task
@@ -103,6 +104,7 @@ class FANS(Method):
         "Chen et al., Feature Attribution with Necessity and Sufficiency via Dual-stage Perturbation Test for Causal "
         "Explanation, ICML 2024"
     )
+    looks_around: ClassVar[bool] = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
 
     solver: Literal["game", "gradient", "auto"] = "auto"
@@ -161,10 +163,19 @@ class FANS(Method):
         if self.solver == "gradient" or self.preset == "released":
             check_differentiable(task, settings)
 
-    @property
-    def cost(self) -> int:
-        """Two rows a pair; or those of a step, of which there are as many as it takes."""
-        return 2 * self.n_pairs if self.solver == "game" else 2 * self.step_samples * self.step_perturb
+    def cost(self, n_features: int) -> int:
+        """Two rows a pair; or those of all steps and of what sets the tolerance."""
+        if self.preset == "released":
+            return N_ROWS
+        return 2 * self.n_pairs if self.solver == "game" else PILOT + self.n_steps * self.at_once(n_features)
+
+    def at_once(self, n_features: int) -> int:
+        """All pairs of the game; the rows of one step."""
+        if self.preset == "released":
+            return ROWS_A_STEP
+        if self.solver == "game":
+            return self.cost(n_features)
+        return 2 * self.step_samples * self.step_perturb
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
         """Play the game, or climb."""

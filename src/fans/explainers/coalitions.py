@@ -1,0 +1,292 @@
+"""Methods that keep some features, replace the others, and watch the output: no gradients, any black box.
+
+Coalitions of all inputs are drawn, evaluated and regressed together; the libraries that offer these methods take one
+input at a time.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from fans import draws
+from fans.core import InputError, check_whole, choose, is_number
+from fans.explainers._game import Observed, fit, smooth_fit
+from fans.explainers._rivals import Inputs
+from fans.explainers._shared import Drawn, Method, Scores
+from fans.pns import Settings
+from fans.task import Task
+from fans.trials import Block, draw_features
+
+MODALITIES = ("table", "image")
+
+
+@dataclass(frozen=True)
+class Random(Method):
+    """Scores drawn at random: what any method must beat."""
+
+    name: ClassVar[str] = "random"
+    label: ClassVar[str] = "random"
+    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    citation: ClassVar[str] = "A control, not a method"
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """None."""
+        return 0
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+        """Draw a score between 0 and 1 for every feature."""
+        scores = draws.uniform(block.keys("random")[:, None], torch.arange(task.space.n_features))
+        return Scores(scores * block.pool.units.present, None, torch.zeros(len(scores), dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class FeatureAblation(Method):
+    """Replace one feature at a time; its score is how much the output falls."""
+
+    name: ClassVar[str] = "feature_ablation"
+    label: ClassVar[str] = "FeatAblation"
+    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    citation: ClassVar[str] = "Kokhlikyan et al., Captum: A unified and generic model interpretability library, 2020"
+
+    def cost(self, n_features: int) -> int:
+        """One row a feature, and the input itself."""
+        return n_features + 1
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+        """Return `f(x) - f(x without the feature)`."""
+        inputs, n_features = Inputs.of(task, block), task.space.n_features
+        whole = torch.ones(1, n_features, dtype=torch.bool)
+        keep = torch.cat([~torch.eye(n_features, dtype=torch.bool), whole])
+        outputs = inputs.kept(keep.expand(len(inputs), -1, -1))
+        return Scores(outputs[:, -1:] - outputs[:, :-1], None, torch.full((len(inputs),), self.cost(n_features)))
+
+
+@dataclass(frozen=True)
+class Banzhaf(Method):
+    """Plain Banzhaf values of the output: the control for what PNS adds.
+
+    Random halves and their complements, a regression on who was kept. `draw="blocks"` draws and regresses as FANS's
+    game does on a fine grid, so that only the game differs.
+
+    Args:
+        n_samples: model rows, two for each random half.
+        ridge: penalty of the regression, as a share of its diagonal.
+        draw: on a grid of many features, draw them in `"blocks"` at random offsets, or each of the `"features"` alone.
+    """
+
+    name: ClassVar[str] = "banzhaf"
+    label: ClassVar[str] = "Banzhaf"
+    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    citation: ClassVar[str] = "Banzhaf, Weighted voting doesn't work, 1965; Wang and Jia, Data Banzhaf, AISTATS 2023"
+
+    n_samples: int = 500
+    ridge: float = 1e-3
+    draw: Drawn = "features"
+
+    def __post_init__(self) -> None:
+        check_whole("n_samples", self.n_samples, 2)
+        choose("`draw`", self.draw, ("blocks", "features"))
+        _check_least("ridge", self.ridge)
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """Two rows a pair."""
+        return self.n_samples // 2 * 2
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+        """Regress the difference within pairs on membership."""
+        inputs, n_pairs = Inputs.of(task, block), self.n_samples // 2
+        grid = task.space.blocks() if self.draw == "blocks" else None
+        half = _draw(inputs, "banzhaf", n_pairs, blocks=grid is not None)
+        present = inputs.present()[:, None]
+        first, second = half & present, ~half & present
+        outputs = inputs.kept(torch.cat([first, second], 1))
+        sample = torch.arange(n_pairs).expand(len(inputs), -1)
+        y = outputs[:, :n_pairs] - outputs[:, n_pairs:]
+        observed = Observed(first, second, y, sample, n_pairs)
+        scores, se = fit(observed, self.ridge) if grid is None else smooth_fit(observed, grid)
+        return Scores(scores, se, torch.full((len(inputs),), 2 * n_pairs))
+
+
+@dataclass(frozen=True)
+class Lime(Method):
+    """LIME: a sparse linear model of the output around the input, on which features were kept.
+
+    As captum has it: coalitions of half the features, weighed by the cosine between the input and what is left of it,
+    and a Lasso; here for all inputs at once.
+
+    Args:
+        n_samples: coalitions, one model row each.
+        alpha: penalty of the Lasso.
+        width: of the kernel, in cosine distances.
+        weigh: `"cosine"`, or `"equal"`: every coalition counts alike.
+    """
+
+    name: ClassVar[str] = "lime"
+    label: ClassVar[str] = "LIME"
+    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    citation: ClassVar[str] = 'Ribeiro et al., "Why should I trust you?", KDD 2016'
+
+    n_samples: int = 500
+    alpha: float = 0.01
+    width: float = 1.0
+    weigh: Literal["cosine", "equal"] = "cosine"
+
+    def __post_init__(self) -> None:
+        check_whole("n_samples", self.n_samples, 2)
+        choose("`weigh`", self.weigh, ("cosine", "equal"))
+        _check_least("alpha", self.alpha)
+        if not is_number(self.width) or not self.width > 0:
+            raise InputError(f"Expected `width` above 0, got {self.width!r}")
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """One row a coalition."""
+        return self.n_samples
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+        """Fit the surrogate."""
+        inputs = Inputs.of(task, block)
+        keep = _draw(inputs, "lime", self.n_samples, blocks=False) & inputs.present()[:, None]
+        weights = torch.ones(keep.shape[:2], dtype=torch.float64)
+        if self.weigh == "cosine":
+            weights = torch.exp(-((1 - _cosine(inputs, keep)) ** 2) / (2 * self.width**2))
+        slopes = lasso(keep.double(), inputs.kept(keep), weights, self.alpha)
+        return Scores(slopes, None, torch.full((len(inputs),), self.n_samples))
+
+
+@dataclass(frozen=True)
+class KernelShap(Method):
+    """KernelSHAP: Shapley values of the output by a regression on coalitions drawn from the Shapley kernel.
+
+    Coalitions come with their complements, and the scores add up to the whole difference exactly. With fewer
+    coalitions than features the solution is the one of least norm.
+
+    Args:
+        n_samples: coalitions, one model row each; two more for everything and nothing.
+    """
+
+    name: ClassVar[str] = "kernel_shap"
+    label: ClassVar[str] = "KernelSHAP"
+    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    citation: ClassVar[str] = "Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017"
+
+    n_samples: int = 500
+
+    def __post_init__(self) -> None:
+        check_whole("n_samples", self.n_samples, 2)
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """One row a coalition, and two."""
+        return self.n_samples // 2 * 2 + 2
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+        """Solve the regression with its constraint."""
+        inputs = Inputs.of(task, block)
+        present = inputs.present()
+        half = _shapley_coalitions(inputs.keys("kernel_shap"), present, self.n_samples // 2)
+        keep = torch.cat([half, ~half & present[:, None], present[:, None], torch.zeros_like(present)[:, None]], 1)
+        outputs = inputs.kept(keep)
+        scores = shapley_regression(keep[:, :-2].double(), outputs[:, :-2], outputs[:, -2], outputs[:, -1], present)
+        return Scores(scores, None, torch.full((len(inputs),), keep.shape[1]))
+
+
+# --- Drawing ---------------------------------------------------------------------------------------------------------
+
+
+def _draw(inputs: Inputs, stage: str, n: int, *, blocks: bool) -> Tensor:
+    """Draw n random halves of the features of each input, `(B, n, F)`."""
+    keys, place = inputs.keys(stage).repeat_interleave(n), torch.arange(n).repeat(len(inputs))
+    return draw_features(inputs.task, keys, place, 0.5, blocks=blocks).view(len(inputs), n, -1)
+
+
+def _shapley_coalitions(keys: Tensor, present: Tensor, n: int) -> Tensor:
+    """Draw n coalitions of each input `(B, n, F)`: of size k in proportion to 1 / (k (F - k)), its members at random.
+
+    That is the Shapley kernel times the number of coalitions of that size.
+    """
+    n_present = present.sum(1, keepdim=True)
+    size = torch.arange(1, present.shape[1] + 1).expand(len(present), -1)
+    share = torch.where(size < n_present, 1 / (size * (n_present - size)).clamp(min=1).double(), 0.0)
+    cumulative = share.cumsum(1)
+    u = draws.uniform(keys[:, None], -1 - torch.arange(n)) * cumulative[:, -1:]
+    drawn = (torch.searchsorted(cumulative, u) + 1).clamp(max=present.shape[1])  # (B, n)
+    drawn = torch.where(n_present > 1, drawn, torch.zeros_like(drawn))
+    place = torch.arange(n * present.shape[1]).view(n, -1)
+    order = draws.uniform(keys[:, None, None], place).masked_fill(~present[:, None], 2.0)
+    return order.argsort(-1).argsort(-1) < drawn[..., None]
+
+
+def _cosine(inputs: Inputs, keep: Tensor) -> Tensor:
+    """Return the cosine `(B, M)` between each input and what is left of it, from sums over features."""
+    x, missing = inputs.x.double(), inputs.missing.double()
+    own, crossed, other = (inputs.units.collect(v[:, None])[:, 0] for v in (x * x, x * missing, missing * missing))
+    kept = keep.double()
+    total = own.sum(1, keepdim=True)
+    inner = crossed.sum(1, keepdim=True) + torch.einsum("bmf,bf->bm", kept, own - crossed)
+    square = other.sum(1, keepdim=True) + torch.einsum("bmf,bf->bm", kept, own - other)
+    return inner / (total * square).sqrt().clamp(min=1e-8)
+
+
+# --- Regressions, all inputs at once ---------------------------------------------------------------------------------
+
+
+def lasso(design: Tensor, y: Tensor, weights: Tensor, alpha: float, tolerance: float = 1e-7) -> Tensor:
+    """Minimise `sum w (y - a - X b)^2 / (2 sum w) + alpha |b|_1` over b `(B, F)` for each input, by coordinates.
+
+    Args:
+        design: X `(B, M, F)`.
+        y: `(B, M)`.
+        weights: `(B, M)`.
+        alpha: the penalty.
+        tolerance: stop when no fitted value can move further than this in a round.
+    """
+    share = (weights / weights.sum(1, keepdim=True))[..., None]
+    centred = design - (design * share).sum(1, keepdim=True)
+    response = (y[..., None] - (y[..., None] * share).sum(1, keepdim=True)) * share
+    gram = centred.transpose(1, 2) @ (centred * share)  # (B, F, F)
+    wanted = (centred.transpose(1, 2) @ response)[..., 0]
+    diagonal = gram.diagonal(dim1=1, dim2=2).contiguous()
+    usable = diagonal > 1e-12
+    slopes, fitted = torch.zeros_like(wanted), torch.zeros_like(wanted)  # b, and G b
+    for _ in range(1000):
+        largest = torch.zeros((), dtype=wanted.dtype)
+        for j in range(wanted.shape[1]):
+            pull = wanted[:, j] - fitted[:, j] + diagonal[:, j] * slopes[:, j]
+            new = pull.sign() * (pull.abs() - alpha).clamp(min=0) / diagonal[:, j].clamp(min=1e-12) * usable[:, j]
+            step = new - slopes[:, j]
+            slopes[:, j] = new
+            fitted += gram[:, j] * step[:, None]
+            largest = torch.maximum(largest, (step.abs() * diagonal[:, j].sqrt()).amax())
+        if largest <= tolerance:
+            break
+    return slopes
+
+
+def shapley_regression(design: Tensor, y: Tensor, everything: Tensor, nothing: Tensor, present: Tensor) -> Tensor:
+    """Fit coalitions' outputs `(B, M)` by additive scores that sum to `everything - nothing`; of least norm if many do.
+
+    An even split takes care of the constraint: what is left is regressed on memberships less their mean, which moves
+    scores from one feature to another only.
+    """
+    n_present = present.sum(1, keepdim=True).double()
+    even = (everything - nothing)[:, None] / n_present
+    size = design.sum(2, keepdim=True)
+    centred = (design - size / n_present[..., None]) * present[:, None]
+    left = y - nothing[:, None] - size[..., 0] * even
+    n_draws, n_features = design.shape[1:]
+    wide = n_features > n_draws
+    gram = centred @ centred.transpose(1, 2) if wide else centred.transpose(1, 2) @ centred
+    scale = gram.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-12)
+    gram = gram + 1e-9 * scale[:, None, None] * torch.eye(gram.shape[1], dtype=gram.dtype)
+    if wide:
+        moved: Tensor = centred.transpose(1, 2) @ torch.linalg.solve(gram, left[..., None])
+    else:
+        moved = torch.linalg.solve(gram, centred.transpose(1, 2) @ left[..., None])
+    level = moved[..., 0].sum(1, keepdim=True) / n_present  # 0 but for rounding: nothing in the data speaks of it
+    return (even + moved[..., 0] - level) * present
+
+
+def _check_least(name: str, value: object) -> None:
+    if not is_number(value) or not float(value) >= 0:  # type: ignore[arg-type]
+        raise InputError(f"Expected `{name}` of at least 0, got {value!r}")
