@@ -37,4 +37,5 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
+	$(PIP) install -q -c constraints.txt --no-deps quantus  # an oracle of tests; OpenCV, which it asks for, is not used
 	touch $@ $(VENV)/.demo

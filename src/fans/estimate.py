@@ -286,8 +286,8 @@ def check_change(task: Task, change: Change) -> None:
         raise InputError('Expected several class outputs for change="label", got a single one; use change="target"')
 
 
-def check_ids(ids: Sequence[int | str] | None, n_inputs: int) -> list[int | str]:
-    """Return one id per input, positions by default."""
+def check_ids(ids: Sequence[int | str] | None, n_inputs: int, *, own: bool = True) -> list[int | str]:
+    """Return one id per input, positions by default; `own`: no two alike."""
     if ids is None:
         return list(range(n_inputs))
     try:
@@ -296,7 +296,9 @@ def check_ids(ids: Sequence[int | str] | None, n_inputs: int) -> list[int | str]
         raise InputError(f"Expected `ids` as whole numbers or names, one per input, got {ids!r}") from None
     if any(isinstance(i, int) and not -(2**63) <= i < 2**63 for i in names):
         raise InputError(f"Expected `ids` that fit into 64 bits, got {ids!r}; pass long ones as text")
-    if len(names) != n_inputs or len(set(names)) != n_inputs:
+    if not own and len(names) != n_inputs:
+        raise InputError(f"Expected one id for each of {n_inputs} inputs, got {len(names)}")
+    if own and (len(names) != n_inputs or len(set(names)) != n_inputs):
         raise InputError(f"Expected one id of its own for each of {n_inputs} inputs, got {len(set(names))} different")
     return names
 

@@ -235,10 +235,11 @@ class Explainer:
     def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
         """Return only the scores of the features, `(B, F)`: a few times cheaper than the whole explanation.
 
-        They are those an explanation would have; no subset is chosen and nothing is estimated.
+        They are those an explanation would have; no subset is chosen and nothing is estimated. Inputs of one id get
+        the same draws, so that their scores differ by the inputs alone.
         """
         rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
-        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)), alone=not self.method.looks_around)
+        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows), own=False), alone=not self.method.looks_around)
         with self.task.predict.session():
             parts = [
                 self.method.attribute(self.task, inputs.block(part).block, self.settings).scores

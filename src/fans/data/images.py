@@ -47,7 +47,9 @@ class ImageDataset(Registered):
 
     registry: ClassVar[dict[str, type[Registered]]] = {}
     classes: ClassVar[tuple[str, ...]]
-    home: ClassVar[str]
+    shape: ClassVar[tuple[int, int, int]]
+    """Channels, height and width."""
+    home: ClassVar[str] = ""
 
     @classmethod
     def paths(cls, split: Split, *, download: bool, home: str) -> list[Path]:
@@ -68,6 +70,7 @@ class ImageDataset(Registered):
 class _Idx(ImageDataset):
     """Two IDX files a split."""
 
+    shape: ClassVar[tuple[int, int, int]] = (1, 28, 28)
     folder: ClassVar[str]
     sha256: ClassVar[dict[str, str]]
 
@@ -122,6 +125,7 @@ class CIFAR10(ImageDataset):
     """Photographs, 32x32 in colour: the binary version, as it is or each file packed with xz."""
 
     name = "cifar10"
+    shape: ClassVar[tuple[int, int, int]] = (3, 32, 32)
     home = "https://www.cs.toronto.edu/~kriz/"
     archive: ClassVar[tuple[str, str]] = ("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530")
     folder: ClassVar[str] = "cifar-10-batches-bin"
@@ -215,7 +219,7 @@ def load_images(name: str, split: Split, *, download: bool = False) -> Images:
         split: `"train"` or `"test"`.
         download: whether to download what is neither under `FANS_DATA` nor in the cache.
     """
-    found = _dataset(name)
+    found = image_dataset(name)
     return found.read(found.paths(_split(split), download=download, home=found.home))
 
 
@@ -226,7 +230,7 @@ def fetch_images(name: str, *, home: str | None = None) -> list[Path]:
         name: `"mnist"`, `"fashion_mnist"` or `"cifar10"`.
         home: an address to download from instead of the public one; ends with `/`.
     """
-    found = _dataset(name)
+    found = image_dataset(name)
     splits: tuple[Split, ...] = ("train", "test")
     return [path for split in splits for path in found.paths(split, download=True, home=home or found.home)]
 
@@ -236,12 +240,13 @@ def load_slice(name: str, split: Split) -> Images:
 
     Of `"test"` they are the first 256; of `"train"` a seeded choice, balanced over the classes, in their order.
     """
-    found = _dataset(name)
+    found = image_dataset(name)
     with np.load(SLICES / f"{name}_{_split(split)}.npz", allow_pickle=False) as kept:
         return Images(kept["pixels"], kept["labels"].astype(np.int64), found.classes)
 
 
-def _dataset(name: str) -> type[ImageDataset]:
+def image_dataset(name: str) -> type[ImageDataset]:
+    """Return the registered dataset called `name`."""
     found = ImageDataset.registry[choose("the dataset", name, ImageDataset.registry)]
     assert issubclass(found, ImageDataset)
     return found
