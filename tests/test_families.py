@@ -66,7 +66,7 @@ class Subject:
 def subject(modality: str) -> Subject:
     if modality == "table":
         background, inputs = torch.from_numpy(RNG.normal(size=(80, 5))), torch.from_numpy(RNG.normal(size=(4, 5)))
-        inputs[:, 0], inputs[:, 1] = 2.0, -2.0
+        inputs[:, 0], inputs[:, 1] = 0.8, -0.8
         return Subject(Columns(), background.float(), inputs.float(), None, np.arange(5) < 2)
     background, inputs = (torch.from_numpy(RNG.random((n, 1, 8, 8))).float() for n in (40, 4))
     background[:, :, :4, :4] *= torch.linspace(0.5, 1.5, 40)[:, None, None, None]

@@ -23,10 +23,17 @@ ALLOWED = {
     "estimate": {"core", "spaces", "task", "pns", "draws", "trials", "uncertainty"},
     "explainers": {"core", "spaces", "task", "pns", "draws", "trials", "estimate"},
     "explain": {"core", "spaces", "task", "pns", "trials", "estimate", "explainers"},
+    "metrics": {"core", "spaces", "draws"},
     "data": {"core"},
     "models": {"core", "data"},
     "train": {"core", "data", "models", "version"},
+    "runs": {"core", "version"},
     "demo": {"core", "explain", "data", "models", "report", "spaces"},
+    "evaluate": {"core", "explain", "metrics"},
+    "experiments": {
+        *("core", "data", "models", "spaces", "pns", "explain", "explainers", "metrics", "report", "runs", "version"),
+    },
+    "listing": {"core", "data", "experiments", "explainers", "metrics"},
     "cli": {"core", "demo", "version"},
 }
 """What each module, or shelf of modules, may import of ours at its top."""

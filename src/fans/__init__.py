@@ -13,6 +13,7 @@ from fans.core import (
     load,
 )
 from fans.estimate import pns
+from fans.evaluate import evaluate
 from fans.explain import Explainer
 from fans.version import __version__
 
@@ -27,6 +28,7 @@ __all__ = [
     "MissingExtra",
     "ModelError",
     "__version__",
+    "evaluate",
     "load",
     "pns",
     "spaces",

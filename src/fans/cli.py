@@ -4,11 +4,15 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from fans.core import FansError
 from fans.version import __version__
+
+if TYPE_CHECKING:
+    from fans.runs import Run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,6 +45,25 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--out", type=Path, default=Path("checkpoints"), help="folder for the checkpoint (checkpoints)")
     train.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation (0)")
     train.set_defaults(run=_train)
+    run = commands.add_parser("run", help="run an experiment of the paper; goes on where it was stopped")
+    run.add_argument("experiment", help="see: fans list experiments")
+    run.add_argument("--out", type=Path, help="folder of the run (runs/EXPERIMENT)")
+    run.add_argument("--n", type=int, help="inputs of every dataset (the experiment's own)")
+    run.add_argument("--only", nargs="+", metavar="DATASET", help="some of the datasets")
+    run.add_argument("--rows", nargs="+", metavar="ROW", help="some of the rows")
+    run.add_argument("--tune", action="store_true", help="the search for the rivals' settings instead")
+    run.add_argument("--workers", type=int, default=1, help="processes (1)")
+    run.add_argument("--dry-run", action="store_true", help="show the plan and its cost in model evaluations")
+    run.set_defaults(run=_run)
+    report = commands.add_parser(
+        "report", help="print a run's table beside the paper's; write it as CSV, Markdown, HTML"
+    )
+    report.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
+    report.add_argument("--verify", type=int, metavar="K", help="compute K random cells again; fails on a difference")
+    report.set_defaults(run=_report)
+    listing = commands.add_parser("list", help="what there is")
+    listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
+    listing.set_defaults(run=_list)
     return parser
 
 
@@ -65,6 +88,47 @@ def _train(chosen: argparse.Namespace) -> None:
     from fans.train import train
 
     train(chosen.dataset, chosen.out, seed=chosen.seed, tell=lambda line: print(line, flush=True), every=60.0)
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    from fans import runs
+    from fans.experiments import load, results
+
+    name = chosen.experiment
+    stem = Path(name).stem + ("_tuning" if chosen.tune else "")
+    folder = chosen.out or Path("runs") / stem
+    run = results.start(
+        name, folder, n=chosen.n, only=chosen.only, rows=chosen.rows, tune=chosen.tune, dry=chosen.dry_run
+    )
+    if chosen.dry_run:
+        print(runs.describe(run, chosen.workers))
+        return
+    run.work(load(name).work, workers=chosen.workers, tell=lambda line: print(line, flush=True), every=30.0)
+    _show(run)
+
+
+def _report(chosen: argparse.Namespace) -> None:
+    from fans.experiments import results
+    from fans.runs import Run
+
+    run = Run.open(chosen.folder)
+    _show(run)
+    if chosen.verify is not None:
+        for line in results.verify(run, chosen.verify):
+            print(line)
+
+
+def _show(run: "Run") -> None:
+    from fans.experiments import results
+
+    print(results.show_choices(run) if run.plan["search"] else results.write(run))
+    print(f"Written to {run.folder}")
+
+
+def _list(chosen: argparse.Namespace) -> None:
+    from fans.listing import describe
+
+    print(describe(chosen.what))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """What the rival methods share: the inputs as they see them, element by element or in coalitions of features."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fans import draws
+from fans.core import InputError, ModelError, is_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.spaces._shared import Fixed, OfSample, Units
+from fans.spaces.image import FittedImage
 from fans.task import Task
 from fans.trials import Block
 
@@ -40,7 +43,7 @@ class Inputs:
     def of(cls, task: Task, block: Block) -> "Inputs":
         """Return the inputs of a block."""
         x = block.pool.pool[block.own[:, 0]]
-        return cls(task, x, _missing(task, x), block.target, block.pool.units, block.ids, block.seed)
+        return cls(task, x, replacement(task, x), block.target, block.pool.units, block.ids, block.seed)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -58,16 +61,15 @@ class Inputs:
         """Return the key `(n,)` of each input's own stream of draws in a stage."""
         return draws.stream_keys(self.seed, self.ids, stage)
 
-    def images(self, rows: Tensor) -> Tensor:
-        """Return rows `(m, E)` in the shape that a module takes."""
-        return self.task.space.for_module(rows)
-
-    def module(self) -> nn.Module:
-        """Return the model as a module of its own inputs, `(m, *input)` to outputs `(m, C)`, rows counted.
-
-        Hooks find the modules of the user's model inside.
-        """
-        return _Explained(self.task)
+    def slopes(self, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the explained output `(m,)` on rows `(m, E)` of inputs `owner` `(m,)`, and its gradient `(m, E)`."""
+        values, slopes = [], []
+        for piece in torch.split(torch.arange(len(rows)), self.task.predict.max_batch):
+            leaf = rows[piece].detach().requires_grad_()
+            out = self.task.predict.differentiable(leaf).gather(1, self.target[owner[piece], None])[:, 0]
+            slopes.append(gradient(out, leaf))
+            values.append(out.detach())
+        return torch.cat(values), torch.cat(slopes)
 
     def kept(self, keep: Tensor) -> Tensor:
         """Return the explained output `(n, M)` of each input where only the features `keep` `(n, M, F)` are left."""
@@ -86,7 +88,7 @@ class Inputs:
         return self.units.present.expand(len(self), -1)
 
 
-def _missing(task: Task, x: Tensor) -> Tensor:
+def replacement(task: Task, x: Tensor) -> Tensor:
     """Return one replacement for each input `(n, E)`: a drawn baseline has none, so the background's mean serves."""
     baseline = task.baseline
     if isinstance(baseline, OfSample):
@@ -97,28 +99,89 @@ def _missing(task: Task, x: Tensor) -> Tensor:
     return baseline.row.to(x.dtype).expand_as(x)
 
 
-class _Explained(nn.Module):
-    """A task's model with its outputs as they are explained (probabilities, or raw)."""
+def gradient(out: Tensor, leaf: Tensor) -> Tensor:
+    """Return the gradient of the sum of `out` with respect to `leaf`."""
+    (slope,) = torch.autograd.grad(flowing(out).sum(), leaf, materialize_grads=True)
+    return slope
 
-    def __init__(self, task: Task) -> None:
-        super().__init__()
-        self.inner = task.predict.model
-        self._predict = task.predict
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Return outputs `(m, C)` through which gradients flow."""
-        return self._predict.differentiable(images.flatten(1))
+def flowing(out: Tensor) -> Tensor:
+    """Return outputs, or refuse those of a model that cuts gradients off."""
+    if out.requires_grad:
+        return out
+    raise ModelError(
+        "Expected a module through which gradients flow, got outputs that do not depend on the input in torch; use "
+        "a method that asks for outputs only, e.g. method='feature_ablation'"
+    )
+
+
+def probabilities(task: Task, outputs: Tensor) -> Tensor:
+    """Return outputs `(m, C)` of a task as probabilities: raw ones of several classes through a softmax."""
+    raw = task.predict.kind == "output" and outputs.shape[1] > 1
+    return outputs.softmax(1) if raw else outputs
+
+
+def to_planes(task: Task, rows: Tensor) -> Tensor:
+    """Return rows `(m, E)` of images as `(m, channels, height, width)`."""
+    assert isinstance(task.space, FittedImage)
+    return task.space.planes(rows)
+
+
+def from_planes(task: Task, planes: Tensor) -> Tensor:
+    """Return `(m, channels, height, width)` as rows `(m, E)`; a single plane serves all channels."""
+    place = to_planes(task, torch.arange(task.space.n_elements)[None])  # the element of each place
+    return planes.expand(-1, *place.shape[1:]).flatten(1)[:, place.flatten().argsort()]
+
+
+class Adam:
+    """Adam, in place, every entry by itself; with `decay`, AdamW. Torch's own needs seconds before its first step."""
+
+    def __init__(self, tensors: Sequence[Tensor], rate: float, decay: float = 0.0) -> None:
+        self.tensors, self.rate, self.decay, self.n_steps = tensors, rate, decay, 0
+        self.moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in tensors]
+
+    @torch.no_grad()
+    def step(self, slopes: Sequence[Tensor]) -> None:
+        """Take a step downhill."""
+        self.n_steps += 1
+        shrink = 1 - self.rate * self.decay
+        for place, slope, (first, second) in zip(self.tensors, slopes, self.moments, strict=True):
+            first.lerp_(slope, 0.1)
+            second.lerp_(slope**2, 0.001)
+            scale = (second / (1 - 0.999**self.n_steps)).sqrt_().add_(1e-8)
+            place.mul_(shrink).sub_(first / scale, alpha=self.rate / (1 - 0.9**self.n_steps))
+
+
+def check_number(name: str, value: object, least: float, *, above: bool = False) -> None:
+    """Raise unless a setting is a finite number of at least (or above) `least`."""
+    if not (is_number(value) and least <= value < math.inf) or (above and value == least):  # type: ignore[operator]
+        raise InputError(f"Expected `{name}` {'above' if above else 'of at least'} {least:g}, got {value!r}")
+
+
+def check_modality(method: Method, task: Task) -> None:
+    """Refuse inputs of a kind that the method was not made for."""
+    if task.space.modality not in method.modalities:
+        raise InputError(
+            f"Expected {' or '.join(method.modalities)} inputs for method={method.name!r}, got {task.space.modality} "
+            "inputs; use another method, e.g. method='fans'"
+        )
 
 
 @dataclass(frozen=True)
 class ElementMethod(Method):
-    """A method that scores every element by a gradient; a feature's score is the mean of its elements'.
+    """A method that scores every element; a feature's score is the mean of its elements'.
 
     The mean, so that a heatmap adds up to what the elements did, whatever the features.
     """
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
-        """Refuse a model without a gradient."""
+        """Refuse inputs of another kind, and a model without a gradient."""
+        check_modality(self, task)
+        if task.space.categories:
+            raise InputError(
+                f"Expected numbers in every column for method={self.name!r}, got categories, which have no gradient; "
+                "encode them as numbers, or use method='fans'"
+            )
         task.predict.check_gradients(f"method={self.name!r}", "a method that asks for outputs only, e.g. method='fans'")
 
     @abstractmethod
@@ -128,7 +191,7 @@ class ElementMethod(Method):
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Score elements, as many inputs at a time as fit; pool them to features."""
         inputs = Inputs.of(task, block)
-        size = max(1, task.predict.max_batch // self.cost(task.space.n_features))
+        size = max(1, task.predict.max_batch // self.at_once(task.space.n_features))
         parts, before = [], task.predict.n_rows
         for start in range(0, len(inputs), size):
             with torch.enable_grad():

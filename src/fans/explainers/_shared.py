@@ -66,6 +66,10 @@ class Method(Registered):
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse a model or settings that the method cannot work with, before anything is spent."""
 
+    def prepare(self, task: Task, seed: int) -> Mapping[str, Any]:  # noqa: ARG002
+        """Train what has to be trained before anything is explained; return what that cost, for the record."""
+        return {}
+
     @abstractmethod
     def cost(self, n_features: int) -> int:
         """About how many model rows an input of so many features costs, those of the neighbourhood aside."""

@@ -140,8 +140,9 @@ class FANS(Method):
         self._climb()
 
     def _refuse_what_released_ignores(self) -> None:
-        usual = {f.name: f.default for f in fields(self)} | {"preset": "released", "solver": "gradient"}
+        usual = {f.name: f.default for f in fields(self) if f.name not in ("preset", "solver")}
         changed = [name for name, value in usual.items() if getattr(self, name) != value]
+        changed += ["solver"] if self.solver == "game" else []
         if self.preset == "released" and changed:
             raise InputError(
                 f"Expected no solver settings beside preset='released', which fixes its own, got {', '.join(changed)}; "

@@ -292,6 +292,11 @@ class Metric(Registered):
         """About how many model rows an input of this shape costs, with nothing remembered."""
 
     @property
+    def asks(self) -> Hashable:
+        """What it asks the model: of metrics that ask the same of one case, only the first spends rows."""
+        return self
+
+    @property
     def explanations(self) -> int:
         """How many changed copies of an input the metric has explained."""
         return 0

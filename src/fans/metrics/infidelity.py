@@ -1,7 +1,8 @@
 """Infidelity: how far scores are from predicting what a perturbation does to the output."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -74,6 +75,11 @@ class Infidelity(Metric):
         if not (is_number(self.low) and is_number(self.high) and -math.inf < self.low < self.high < math.inf):
             raise InputError(f"Expected numbers `low` < `high`, got {self.low!r} and {self.high!r}")
         self.refuse_ignored(_IGNORED[self.kind], f"kind={self.kind!r}")
+
+    @property
+    def asks(self) -> Hashable:
+        """The answers to the same patches serve both kinds."""
+        return replace(self, kind="patch") if self.kind == "scale_free" else self
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse what patches or the published product cannot be taken of."""

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -44,6 +45,11 @@ class IROF(Metric):
 
     def __post_init__(self) -> None:
         choose("`of`", self.of, ("given", "predicted"))
+
+    @property
+    def asks(self) -> Hashable:
+        """Both forms follow one curve."""
+        return replace(self, share=False)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse what has no segments."""

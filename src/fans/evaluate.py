@@ -1,0 +1,171 @@
+"""`fans.evaluate`: an explanation and some metrics in, one number for each input and metric out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fans.core import Array, Explanation, InputError, extra
+from fans.explain import Explainer
+from fans.metrics import Case, Metric, metric
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One number for each input and metric.
+
+    Attributes:
+        ids: of the inputs.
+        values: by metric, `(B,)` float64.
+        higher_is_better: by metric.
+    """
+
+    ids: tuple[int | str, ...]
+    values: Mapping[str, Array]
+    higher_is_better: Mapping[str, bool]
+
+    def __getitem__(self, name: str) -> Array:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        lines = [("metric", "mean", "median", "better")]
+        for name, found in self.values.items():
+            better = "higher" if self.higher_is_better[name] else "lower"
+            lines.append((name, f"{found.mean():.4g}", f"{np.median(found):.4g}", better))
+        widths = [max(len(line[i]) for line in lines) for i in range(4)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with one row per input."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise extra("pandas", "tabular", "`to_frame`") from None
+        return pd.DataFrame(dict(self.values), index=pd.Index(self.ids, name="id"))
+
+
+def evaluate(
+    explanation: Explanation,
+    metrics: Sequence[str | Metric] | Mapping[str, Metric],
+    *,
+    model: Any = None,
+    explainer: Explainer | None = None,
+    truth: Any = None,
+    max_batch: int | None = None,
+) -> Evaluation:
+    """Judge an explanation's scores by metrics.
+
+    Args:
+        explanation: of any method.
+        metrics: names, or metrics with settings of their own (`fans.metrics.metric("infidelity", kind="formula")`);
+            a mapping names its columns.
+        model: what was explained: a torch module, or a callable on arrays. Not needed beside `explainer`.
+        explainer: the one that made the explanation; metrics that explain changed inputs need it.
+        truth: `(B, *input)` bool, the elements known to matter, for metrics that ask for them.
+        max_batch: most rows the model sees at a time; the explainer's by default.
+
+    Example:
+        >>> rows = np.random.default_rng(0).normal(size=(100, 2))
+        >>> explainer = Explainer(lambda x: x[:, 0], rows, baseline=0.0)
+        >>> evaluate(explainer(rows[:3]), ["sparseness"], explainer=explainer)["sparseness"].shape
+        (3,)
+    """
+    if explainer is None and model is None:
+        raise InputError("Expected the model that was explained, or its explainer, got neither; pass `explainer=`")
+    judges = dict(_named(metrics))
+    layout = _Layout.of(explanation)
+    ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model)
+    case = Case(
+        layout.asking(ask),
+        layout.planes(torch.from_numpy(explanation.inputs.copy())),
+        layout.planes(torch.from_numpy(np.ascontiguousarray(explanation.heatmap, dtype=np.float64))),
+        torch.from_numpy(explanation.target.astype(np.int64)),
+        explanation.ids,
+        explanation.seed,
+        max_batch or (explainer.task.predict.max_batch if explainer is not None else 1024),
+        None if explainer is None else layout.explaining(explainer),
+        None if truth is None else layout.planes(torch.as_tensor(np.array(truth))),
+    )
+    values = {name: judge(case).numpy() for name, judge in judges.items()}
+    return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
+
+
+def _named(metrics: Any) -> list[tuple[str, Metric]]:
+    """Return metrics with the names of their columns, no two alike."""
+    if isinstance(metrics, str | Metric):
+        metrics = [metrics]
+    pairs = list(metrics.items()) if isinstance(metrics, Mapping) else [(None, m) for m in metrics]
+    made = [(name, metric(m) if isinstance(m, str) else m) for name, m in pairs]
+    named = [(name or judge.name, judge) for name, judge in made]
+    names = [name for name, _ in named]
+    if not names or len(set(names)) != len(names):
+        raise InputError(
+            f"Expected metrics of different names, got {names}; pass a mapping of names to metrics to tell them apart"
+        )
+    return named
+
+
+def _model_of(explainer: Explainer) -> Callable[[Tensor], Tensor]:
+    """Return an explainer's model: a module's outputs as they come, any other's as they were explained."""
+    predict = explainer.task.predict
+
+    def ask(rows: Tensor) -> Tensor:
+        flat = rows.flatten(1).to(explainer.task.background.dtype)
+        with predict.session():
+            return predict.differentiable(flat, raw=True) if predict.is_module else predict(flat)
+
+    return ask
+
+
+def _wrapped(model: Any) -> Callable[[Tensor], Tensor]:
+    """Return a module as it is, a callable on arrays as one on tensors."""
+    if isinstance(model, nn.Module):
+        return model
+    if not callable(model):
+        raise InputError(f"Expected `model` as a torch module or a callable, got {type(model).__name__}")
+
+    def ask(rows: Tensor) -> Tensor:
+        return torch.as_tensor(np.asarray(model(rows.numpy())))
+
+    return ask
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where an image's channels are: metrics want them first, the model as they came."""
+
+    channels: Literal["first", "last", "none"]
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> "_Layout":
+        shape = explanation.inputs.shape[1:]
+        if explanation.modality != "image" or (len(shape) == 3 and shape[0] in (1, 3, 4)):
+            return cls("first")
+        return cls("last" if len(shape) == 3 else "none")
+
+    def planes(self, rows: Tensor) -> Tensor:
+        """Put the channels first."""
+        if self.channels == "none":
+            return rows[:, None]
+        return rows.movedim(-1, 1).contiguous() if self.channels == "last" else rows
+
+    def back(self, rows: Tensor) -> Tensor:
+        """Put them where they were."""
+        if self.channels == "none":
+            return rows[:, 0]
+        return rows.movedim(1, -1).contiguous() if self.channels == "last" else rows
+
+    def asking(self, model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """Return the model as a function of inputs with channels first."""
+        return model if self.channels == "first" else lambda rows: model(self.back(rows))
+
+    def explaining(self, explainer: Explainer) -> Callable[[Tensor, Tensor, Sequence[int | str]], Tensor]:
+        """Return what explains inputs with channels first."""
+
+        def explain(rows: Tensor, target: Tensor, ids: Sequence[int | str]) -> Tensor:
+            return self.planes(torch.from_numpy(explainer.heatmaps(self.back(rows), target.tolist(), list(ids))))
+
+        return explain

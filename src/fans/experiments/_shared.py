@@ -1,0 +1,287 @@
+"""An experiment as its file describes it, and the cells it is cut into."""
+
+import importlib
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import fans.explainers  # noqa: F401 - registers the methods
+from fans.core import InputError, choose, extra
+from fans.explainers._shared import Method
+from fans.metrics import Metric
+
+FOLDER = Path(__file__).parent / "paper"
+
+Plain = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Inputs and the model that is explained on them.
+
+    Attributes:
+        name: registered name of the dataset.
+        label: in the table.
+        model: name of the checkpoint, with its folder where that is not ours (`folder/name`).
+        n: inputs by default: the first of the test set.
+        shard: inputs of a cell.
+        n_background: training inputs that serve as background, the first ones.
+        tuning: first and last (not included) of the test inputs on which rivals are tuned; they are never reported.
+    """
+
+    name: str
+    label: str
+    model: str
+    n: int
+    shard: int
+    n_background: int
+    tuning: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric with its settings.
+
+    Attributes:
+        name: in the table.
+        metric: registered name.
+        settings: of the metric.
+        at: by dataset, what is different there: `settings`, or a `limit` of inputs.
+        paper: name of the paper's column that it is to be compared with.
+        median: whether the report shows the median as well, in a column of its own.
+        note: what a reader has to know.
+    """
+
+    name: str
+    metric: str
+    settings: Plain = field(default_factory=dict)
+    at: Mapping[str, Plain] = field(default_factory=dict)
+    paper: str | None = None
+    median: bool = False
+    note: str = ""
+
+    def on(self, dataset: str) -> dict[str, Any]:
+        """Return what a cell needs to know on a dataset."""
+        there = self.at.get(dataset, {})
+        settings = dict(self.settings) | dict(there.get("settings", {}))
+        return {"name": self.name, "metric": self.metric, "settings": settings, "limit": there.get("limit")}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method with its settings.
+
+    Attributes:
+        name: in the table.
+        method: registered name.
+        space: arguments of the feature space; None is the default one, the units of FANS.
+        settings: of the explainer, on every dataset.
+        chosen: by dataset, the settings that the search chose.
+        search: values tried of each setting, all combinations; a setting called `space` is one.
+        limit: by dataset, the most inputs.
+        column_limit: by column and dataset, the most inputs of a column that is dear.
+        paper: name of the paper's row.
+        group: rows of one group stand together.
+        pooled: whether the same method also appears on FANS's units, in a row of its own.
+    """
+
+    name: str
+    method: str
+    space: Plain | None = None
+    settings: Plain = field(default_factory=dict)
+    chosen: Mapping[str, Plain] = field(default_factory=dict)
+    search: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
+    column_limit: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    paper: str | None = None
+    group: str = ""
+    pooled: bool = False
+
+    def on(self, dataset: str) -> dict[str, Any]:
+        """Return the explainer's arguments on a dataset."""
+        return self._call(self.chosen.get(dataset, {}))
+
+    def limited(self, column: dict[str, Any], dataset: str) -> dict[str, Any]:
+        """Return a column with this row's own limit of inputs, where that is lower."""
+        own = self.column_limit.get(column["name"], {}).get(dataset)
+        limits = [limit for limit in (own, column["limit"]) if limit is not None]
+        return column | {"limit": min(limits, default=None)}
+
+    def candidates(self) -> list[dict[str, Any]]:
+        """Return the explainer's arguments of every combination that the search tries."""
+        names = list(self.search)
+        return [
+            self._call(dict(zip(names, values, strict=True))) for values in itertools.product(*self.search.values())
+        ]
+
+    def _call(self, chosen: Plain) -> dict[str, Any]:
+        settings = dict(self.settings) | dict(chosen)
+        space = settings.pop("space", self.space)
+        return {"method": self.method, "space": space, "settings": settings}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of the paper: methods by metrics by datasets.
+
+    Attributes:
+        name: of its file.
+        title: of the table.
+        work: where the function that does a cell is, as `module:function`.
+        seed: of all draws.
+        datasets, columns, rows: of the table.
+        paper: the paper's numbers, by dataset, row and column.
+        source: where in the paper they are.
+        tune_by: the column that the search for rivals' settings maximises.
+        imports: modules to import first: they hold methods or metrics of one's own.
+        file: the file it was read from, where that is not one of ours.
+    """
+
+    name: str
+    title: str
+    work: str
+    seed: int
+    datasets: tuple[Dataset, ...]
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    paper: Mapping[str, Mapping[str, Mapping[str, float]]]
+    source: str
+    tune_by: Plain
+    imports: Sequence[str] = ()
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InputError(f"Expected rows of different names in {self.file or self.name}, got {twice[0]!r} twice")
+
+    def dataset(self, name: str) -> Dataset:
+        """Return one of its datasets."""
+        known = {d.name: d for d in self.datasets}
+        return known[choose("a dataset", name, known)]
+
+    def plan(self) -> dict[str, Any]:
+        """Return what a report has to know of a run besides its cells."""
+        return {"experiment": self.file or self.name}
+
+    def cells(
+        self, n: int | None = None, only: Sequence[str] | None = None, rows: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the specs of all cells, those of one shard after another.
+
+        Args:
+            n: inputs of every dataset instead of its default.
+            only: datasets.
+            rows: names of rows.
+        """
+        out = []
+        for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
+            total = n or dataset.n
+            for start, row in itertools.product(range(0, total, dataset.shard), self._some(rows)):
+                stop = min(start + dataset.shard, total, row.limit.get(dataset.name, total))
+                if start < stop:
+                    columns = [row.limited(c.on(dataset.name), dataset.name) for c in self.columns]
+                    out.append(self._spec(dataset, row.name, row.on(dataset.name), columns, (start, stop)))
+        return out
+
+    def _some(self, rows: Sequence[str] | None) -> list[Row]:
+        known = {row.name: row for row in self.rows}
+        return [known[choose("a row", name, known)] for name in rows or known]
+
+    def tuning_cells(
+        self, only: Sequence[str] | None = None, rows: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the specs of the search for the rivals' settings."""
+        out = []
+        for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
+            for row in self._some(rows):
+                tried = row.candidates() if row.search else []
+                out += [self._spec(dataset, row.name, c, [self.tune_by], dataset.tuning) for c in tried]
+        return out
+
+    def _spec(
+        self, dataset: Dataset, row: str, call: Plain, columns: Sequence[Plain], shard: tuple[int, int]
+    ) -> dict[str, Any]:
+        spec = {
+            "experiment": self.name,
+            "dataset": dataset.name,
+            "model": dataset.model,
+            "n_background": dataset.n_background,
+            "method": row,
+            "call": dict(call),
+            "columns": [dict(c) for c in columns],
+            "shard": list(shard),
+            "seed": self.seed,
+        }
+        foreign = [Method.registry.get(call["method"]), *(Metric.registry.get(c["metric"]) for c in columns)]
+        # Cells of our own methods and metrics are the same whether others stand beside them or not.
+        if any(member is not None and not member.__module__.startswith("fans.") for member in foreign):
+            spec["imports"] = list(self.imports)
+        return spec
+
+
+def names() -> list[str]:
+    """Return the names of all experiments."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(name: str | Path) -> Experiment:
+    """Read an experiment, every entry checked: one of ours by name, or a file (`.yaml`).
+
+    A file that `extends` one of ours has all of it, with its own rows added and its own other entries instead.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise extra("pyyaml", "bench", "experiments") from None
+    path = Path(name) if str(name).endswith(".yaml") else FOLDER / f"{choose('the experiment', name, names())}.yaml"
+    if not path.is_file():
+        raise InputError(f"Expected an experiment's file, got none at {path}; fans list experiments has ours")
+    try:
+        text = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise InputError(f"Expected YAML in {path}, got {str(error).splitlines()[0]}") from None
+    own = [] if path.parent == FOLDER else text.pop("rows", [])
+    stem, base = path.stem, text.pop("extends", None)
+    if base is not None:
+        stem = choose(f"`extends` in {path.name}", base, names())
+        text = yaml.safe_load((FOLDER / f"{stem}.yaml").read_text()) | text
+    text["rows"] = [*text.get("rows", []), *own]
+    foreign = {} if path.parent == FOLDER else {"file": str(path)}
+    if text.get("imports"):
+        sys.path.insert(0, str(path.parent.resolve()))  # workers inherit it
+    for module in text.get("imports", ()):
+        importlib.import_module(module)
+    return _read(text | foreign, stem, path)
+
+
+def _read(text: dict[str, Any], name: str, path: Path) -> Experiment:
+    datasets = [_made(Dataset, {"name": k, **v}, path) for k, v in text.pop("datasets", {}).items()]
+    columns = [_made(Column, c, path) for c in text.pop("columns", [])]
+    rows = [row for r in text.pop("rows") for row in _with_pooled(_made(Row, r, path))]
+    parts = {"name": name, "datasets": tuple(datasets), "columns": tuple(columns), "rows": tuple(rows)}
+    made: Experiment = _made(Experiment, parts | text, path)
+    return made
+
+
+def _with_pooled(row: Row) -> list[Row]:
+    """Return the row, and the same on FANS's units where asked for; only the units differ."""
+    if not row.pooled:
+        return [row]
+    chosen = {k: {n: v for n, v in s.items() if n != "space"} for k, s in row.chosen.items()}
+    again = Row(f"{row.name}, our units", row.method, None, row.settings, chosen, limit=row.limit, group=row.group)
+    return [row, again]
+
+
+def _made(kind: type[Any], given: Plain, path: Path) -> Any:
+    known = [f.name for f in fields(kind)]
+    for name in given:
+        choose(f"an entry of {kind.__name__.lower()} in {path.name}", name, known)
+    try:
+        return kind(**{k: tuple(v) if k == "tuning" else v for k, v in given.items()})
+    except TypeError as error:
+        raise InputError(f"Expected a complete {kind.__name__.lower()} in {path.name}, got {error}") from None

@@ -1,0 +1,168 @@
+"""What a cell of an image experiment computes: explain a shard of test images, then judge the heatmaps."""
+
+import importlib
+import json
+import time
+import warnings
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import fans.explainers  # noqa: F401 - registers the methods
+from fans.core import FansWarning
+from fans.data import load_images
+from fans.data.images import image_dataset
+from fans.explain import Explainer, Neighbourhood
+from fans.explainers._rivals import ElementMethod
+from fans.explainers._shared import Method
+from fans.metrics import Case, metric
+from fans.models import load
+from fans.pns import Settings
+from fans.runs import Cell, Result
+from fans.spaces import Image
+
+Plain = Mapping[str, Any]
+
+
+class Subject:
+    """A model, its background, and the test images it is explained on."""
+
+    def __init__(self, dataset: str, model: str, n_background: int) -> None:
+        folder, _, name = model.rpartition("/")
+        self.model: nn.Module = load(name, folder or None)[0]
+        self.background = load_images(dataset, "train").tensor(slice(0, n_background))
+        self._test = load_images(dataset, "test")
+        self.n_rows = 0
+        self.caches: dict[tuple[int, int], dict[Any, Any]] = {}
+        self.explainers: dict[str, Explainer] = {}
+
+    def images(self, start: int, stop: int) -> Tensor:
+        """Return test images."""
+        return self._test.tensor(slice(start, stop))
+
+    def ask(self, images: Tensor) -> Tensor:
+        """Return the model's logits, rows counted."""
+        self.n_rows += len(images)
+        out: Tensor = self.model(images)
+        return out
+
+    def cache(self, start: int, stop: int) -> dict[Any, Any]:
+        """Return what metrics remember of a shard; only the last one's memory is kept."""
+        if (start, stop) not in self.caches:
+            self.caches = {(start, stop): {}}
+        return self.caches[start, stop]
+
+
+@lru_cache(maxsize=1)
+def subject(dataset: str, model: str, n_background: int) -> Subject:
+    """Return the subject of a dataset; the last one is kept."""
+    return Subject(dataset, model, n_background)
+
+
+def explainer(spec: Plain) -> Explainer:
+    """Return the explainer that a cell asks for, the same one for all cells of a row: it may have to be trained."""
+    given, call = subject(spec["dataset"], spec["model"], spec["n_background"]), spec["call"]
+    key = json.dumps([call, spec["seed"]], sort_keys=True)
+    if key not in given.explainers:
+        space = None if call["space"] is None else Image(**call["space"])
+        given.explainers[key] = Explainer(
+            given.model, given.background, space=space, method=call["method"], seed=spec["seed"], **call["settings"]
+        )
+    return given.explainers[key]
+
+
+def do(cell: Cell) -> Result:
+    """Explain the shard's images with the predicted class as target, and judge the heatmaps by every column.
+
+    The evaluations of a cell are its own: rows that a metric asks once for all methods of a shard are not among them,
+    nor is training, so that a record does not depend on which cells its process did before.
+    """
+    spec, (start, stop) = cell.spec, cell.spec["shard"]
+    for module in spec.get("imports", ()):
+        importlib.import_module(module)
+    given = subject(spec["dataset"], spec["model"], spec["n_background"])
+    made, images, ids = explainer(spec), given.images(start, stop), list(range(start, stop))
+    with torch.no_grad():
+        target = given.model(images).argmax(1)
+
+    def explain(rows: Tensor, classes: Tensor, names: Any) -> Tensor:
+        with warnings.catch_warnings():  # a metric's noise leaves the range of the data, as it is meant to
+            warnings.filterwarnings("ignore", ".*in the range of", FansWarning)
+            return torch.from_numpy(made.heatmaps(rows, classes, list(names)))
+
+    training = made.method.prepare(made.task, made.seed)
+    before, began = made.task.predict.n_rows, time.perf_counter()
+    scores = explain(images, target, ids)
+    seconds, n_explaining = time.perf_counter() - began, made.task.predict.n_rows - before
+    size, cache = made.task.predict.max_batch, given.cache(start, stop)
+    case = Case(given.ask, images, scores, target, ids, spec["seed"], size, explain, cache=cache)
+    values, n_judging, judging = _judge(given, case, spec["columns"], stop)
+    rows = made.task.predict.n_rows - before + n_judging
+    timing = {"explaining": seconds, "judging": judging, "training": training}
+    return Result({"scores": values, "rows": {"explaining": n_explaining}}, rows, timing)
+
+
+def _judge(given: Subject, case: Case, columns: Any, stop: int) -> tuple[dict[str, Any], int, dict[str, float]]:
+    """Return the values of every column, the rows they took, and the seconds of each."""
+    values, seconds, n_rows = dict[str, Any](), dict[str, float](), 0
+    for column in columns:
+        judge = metric(column["metric"], **column["settings"])
+        n = max(0, min(stop, column["limit"] or stop) - (stop - len(case)))
+        part = case if n == len(case) else _first(case, n)
+        if n:
+            part.before  # noqa: B018 - asked once for all
+            asked, began = given.n_rows, time.perf_counter()
+            values[column["name"]] = judge(part).tolist()
+            seconds[column["name"]] = time.perf_counter() - began
+            n_rows += 0 if judge.asks_once else given.n_rows - asked
+    return values, n_rows, seconds
+
+
+def _first(case: Case, n: int) -> Case:
+    if not n:
+        return case
+    parts = {name: getattr(case, name)[:n] for name in ("inputs", "scores", "target", "ids")}
+    return replace(case, **parts)
+
+
+def price(spec: Plain, *, first: bool = True) -> int:
+    """Return about how many model rows a cell takes, from its settings alone.
+
+    `first`: whether it is the first one of its shard, which asks what the others remember.
+    """
+    start, stop = spec["shard"]
+    shape = image_dataset(spec["dataset"]).shape
+    one = _price_of_call(spec["call"], shape)
+    total, known = int(stop - start) * one, set[Hashable]()
+    for column in spec["columns"]:
+        judge = metric(column["metric"], **column["settings"])
+        n = max(0, min(stop, column["limit"] or stop) - start)
+        asked = 0 if judge.asks in known or (judge.asks_once and not first) else judge.cost(shape)
+        known.add(judge.asks)
+        total += n * (asked + judge.explanations * one)
+    return int(total)
+
+
+def _price_of_call(call: Plain, shape: tuple[int, ...]) -> int:
+    """Return the rows of one explanation."""
+    member: Any = Method.registry[call["method"]]
+    settings = dict(member.presets.get(call["settings"].get("preset"), {})) | dict(call["settings"])
+    own = {f.name: settings[f.name] for f in fields(member) if f.name in settings}
+    unit = settings.get("unit")
+    space = Image(**call["space"]) if call["space"] is not None else Image(unit)
+    around = Neighbourhood(**{f.name: settings[f.name] for f in fields(Neighbourhood) if f.name in settings})
+    made: Method = member(**own)
+    # What scores elements costs the same whatever they are pooled to.
+    by_element = isinstance(made, ElementMethod)
+    cost = 1 + made.cost(shape[1] * shape[2] if by_element else space.fit(torch.zeros(1, *shape)).n_features)
+    if not made.looks_around:
+        return cost
+    if settings.get("estimator") == "resample":  # all samples at every step, and some again
+        asked = Settings(**{f.name: settings[f.name] for f in fields(Settings) if f.name in settings})
+        n_samples = 1 + around.n_local + around.n_background
+        cost = settings["n_steps"] * 2 * (n_samples * asked.n_factual + asked.n_resample * asked.n_perturb)
+    return int(cost) + around.n_local

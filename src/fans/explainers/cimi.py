@@ -1,0 +1,348 @@
+"""CIMI: an interpreter network, trained once on the background, that masks any image."""
+
+import json
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, interpolate, logsigmoid
+
+from fans import draws
+from fans.core import InputError, check_whole, write_atomically
+from fans.explainers._rivals import (
+    Adam,
+    ElementMethod,
+    Inputs,
+    check_number,
+    flowing,
+    from_planes,
+    probabilities,
+    replacement,
+    to_planes,
+)
+from fans.explainers._shared import Scores
+from fans.pns import Settings
+from fans.task import Task
+from fans.trials import Block
+
+
+@dataclass(frozen=True)
+class CIMI(ElementMethod):
+    """Score a pixel by the mask of an interpreter network, trained on the background, never on what it explains.
+
+    The interpreter g reads the pixels and the model's own last convolution (frozen, interpolated), and gives every
+    pixel a share M of being a cause, a softmax over two. With x-hat another image and p the model's probabilities, it
+    minimises the sum of
+
+    - sufficiency, `MSE(p(x), p(M x)) - MSE(p(x), p((1 - M) x))`: what M keeps should do as the image did, the rest not;
+    - intervention, `-cos(g(x), g(x'))`: moving the rest a little towards x-hat should not move the mask;
+    - causal prior, `-log sigmoid(M - M-hat)`: with the convolution of x but the pixels of x-hat, M-hat should be less.
+
+    One pass explains an image, whatever the class asked for: it explains the prediction. What is masked shows the
+    baseline. Differs from the paper, which is on text: its image version, in the FANS paper, is not described.
+
+    Args:
+        n_epochs: over the background.
+        batch: images a step.
+        rate: of AdamW.
+        width: channels of the interpreter's first layer.
+        sufficiency: weight of the first term.
+        intervention: weight of the second.
+        prior: weight of the third; a model without a convolution has none.
+        mix: the rest moves at most this far towards the other image.
+    """
+
+    name: ClassVar[str] = "cimi"
+    label: ClassVar[str] = "CIMI"
+    modalities: ClassVar[tuple[str, ...]] = ("image",)
+    citation: ClassVar[str] = "Wu et al., A Causality Inspired Framework for Model Interpretation, KDD 2023"
+
+    n_epochs: int = 50
+    batch: int = 8
+    rate: float = 1e-3
+    width: int = 32
+    sufficiency: float = 1.0
+    intervention: float = 1.0
+    prior: float = 1.0
+    mix: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("n_epochs", "batch", "width"):
+            check_whole(name, getattr(self, name), 1)
+        check_number("rate", self.rate, 0, above=True)
+        for name in ("sufficiency", "intervention", "prior", "mix"):
+            check_number(name, getattr(self, name), 0)
+        if self.mix > 1:
+            raise InputError(f"Expected `mix` from 0 to 1, got {self.mix!r}")
+
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse what it cannot be trained on."""
+        super().check(task, settings)
+        if len(task.background) < 2:
+            raise InputError("Expected at least 2 background images to train method='cimi' on, got 1")
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """The image itself, for its convolution; training is apart."""
+        return 1
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
+        """Train if that was not done; then score. The rows are those of scoring."""
+        self.train(task, block.seed)
+        return super().attribute(task, block, settings)
+
+    def elements(self, inputs: Inputs) -> Tensor:
+        """Return the interpreter's mask."""
+        network = self.train(inputs.task, inputs.seed)
+        with torch.no_grad():
+            mask = network(to_planes(inputs.task, inputs.x), _convolved(inputs.task, inputs.x))
+        return from_planes(inputs.task, mask)
+
+    # --- Training ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _kept(self) -> "_Kept":
+        """What training left: no field, so that settings stay settings."""
+        return _Kept()
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """What training cost, apart from explaining: `seconds`, model `rows`, and the mean `loss` of each epoch."""
+        return dict(self._kept.training)
+
+    def prepare(self, task: Task, seed: int) -> dict[str, Any]:
+        """Train, unless that is done; return `training`."""
+        self.train(task, seed)
+        return self.training
+
+    def train(self, task: Task, seed: int = 0) -> "Interpreter":
+        """Return the interpreter of a task, trained on its background the first time; the same seed, the same one."""
+        kept = self._kept
+        if kept.network is not None and kept.serves(task, seed):
+            return kept.network
+        started, before = time.perf_counter(), task.predict.n_rows
+        with task.predict.session(), torch.enable_grad():
+            network, loss = self._trained(task, seed)
+        kept.training = {"seconds": time.perf_counter() - started, "rows": task.predict.n_rows - before, "loss": loss}
+        kept.network, kept.task, kept.seed, kept.loaded = network, task, seed, False
+        return network
+
+    def _trained(self, task: Task, seed: int) -> tuple["Interpreter", list[float]]:
+        network = Interpreter.of(task, self.width, seed, self._piece(task))
+        parameters = list(network.parameters())
+        optimiser = Adam(parameters, self.rate, decay=0.01)
+        n, history = len(task.background), []
+        for epoch in range(self.n_epochs):
+            order = draws.words(_key(seed, f"order/{epoch}"), torch.arange(n)).argsort()
+            total = 0.0
+            for place in torch.split(torch.arange(n), self.batch):
+                loss = self._loss(task, network, order[place], epoch * n + place, seed)
+                optimiser.step(torch.autograd.grad(loss, parameters))
+                total += float(loss.detach()) * len(place)
+            history.append(total / n)
+        return network.requires_grad_(False), history
+
+    def _piece(self, task: Task) -> int:
+        """Return how many rows the model sees at a time in training: whatever `max_batch`, a batch if it fits."""
+        return min(self.batch, task.predict.max_batch)
+
+    def _loss(self, task: Task, network: "Interpreter", index: Tensor, place: Tensor, seed: int) -> Tensor:
+        """Return the loss on background images `index` `(n,)`, drawn from positions `place` `(n,)`."""
+        n, x, piece = len(task.background), task.background[index], self._piece(task)
+        other = draws.integers(_key(seed, "other"), place, n - 1)
+        x_other = task.background[other + (other >= index)]
+        toward = self.mix * draws.uniform(_key(seed, "mix"), place)[:, None].to(x.dtype)
+        planes, features = to_planes(task, x), _convolved(task, x, piece)
+        mask = network(planes, features)
+        share, missing = from_planes(task, mask).to(x.dtype), replacement(task, x)
+        p = probabilities(task, task.outputs[index])
+        kept, rest = (
+            probabilities(task, _outputs(task, torch.lerp(missing, x, keep), piece)) for keep in (share, 1 - share)
+        )
+        moved = x + (1 - share) * toward * (x_other - x)
+        mask_moved = network(to_planes(task, moved), _convolved(task, moved, piece))
+        loss = self.sufficiency * sufficiency(p, kept, rest) + self.intervention * intervention(mask, mask_moved)
+        if features is not None:
+            loss = loss + self.prior * causal_prior(mask, network(to_planes(task, x_other), features))
+        return loss
+
+    # --- Keeping it --------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trained interpreter as a safetensors file, its settings as JSON in the header; return the path."""
+        from safetensors.torch import save
+
+        kept = self._kept
+        if kept.network is None:
+            raise InputError("Expected a trained interpreter to save, got none yet; explain an image, or call `train`")
+        text = {"settings": asdict(self), "sizes": kept.network.sizes, "training": kept.training, "seed": kept.seed}
+        write_atomically(Path(path), save(kept.network.state_dict(), {"cimi": json.dumps(text)}))
+        return Path(path)
+
+    def load(self, path: str | Path) -> None:
+        """Use an interpreter written by `save` from now on and train none. Nothing in the file is executed."""
+        from safetensors import SafetensorError, safe_open
+
+        if not Path(path).is_file():
+            raise InputError(f"Expected an interpreter saved with `save`, got no file at {path}")
+        try:
+            with safe_open(path, framework="pt") as file:
+                text = json.loads((file.metadata() or {})["cimi"])
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            network = Interpreter(*text["sizes"])
+            network.load_state_dict(weights)
+            found = _Kept(network.requires_grad_(False), None, text["seed"], text["training"], loaded=True)
+        except (SafetensorError, OSError, KeyError, TypeError, RuntimeError, json.JSONDecodeError) as error:
+            said = next(iter(str(error).splitlines()), "")
+            raise InputError(f"Expected an interpreter saved with `save`, got {path}, which is none ({said})") from None
+        self.__dict__["_kept"] = found
+
+
+@dataclass
+class _Kept:
+    """An interpreter, the task and seed it was trained for (a loaded one serves any), and what training cost."""
+
+    network: "Interpreter | None" = None
+    task: Task | None = None
+    seed: int | None = None
+    training: dict[str, Any] = field(default_factory=lambda: {"seconds": 0.0, "rows": 0, "loss": []})
+    loaded: bool = False
+
+    def serves(self, task: Task, seed: int) -> bool:
+        """Tell whether it is for this task; a loaded one refuses images or a model that it does not fit."""
+        if not self.loaded or self.task is task:
+            return self.task is task and (self.loaded or self.seed == seed)
+        assert self.network is not None
+        with task.predict.session():
+            sizes = _sizes(task)
+        if sizes != self.network.sizes[:2]:
+            raise InputError(
+                f"Expected images and a last convolution of {self.network.sizes[:2]} channels for the loaded "
+                f"interpreter, got {sizes}; train one for this model"
+            )
+        self.task = task
+        return True
+
+
+def sufficiency(p: Tensor, kept: Tensor, rest: Tensor) -> Tensor:
+    """Return `MSE(p, kept) - MSE(p, rest)` of probabilities `(n, C)`."""
+    return ((p - kept) ** 2).mean() - ((p - rest) ** 2).mean()
+
+
+def intervention(mask: Tensor, moved: Tensor) -> Tensor:
+    """Return minus the mean cosine between the masks `(n, 1, height, width)` of each image."""
+    return -cosine_similarity(mask.flatten(1), moved.flatten(1)).mean()
+
+
+def causal_prior(mask: Tensor, mismatched: Tensor) -> Tensor:
+    """Return the mean of `-log sigmoid(mask - mismatched)` over pixels."""
+    return -logsigmoid(mask - mismatched).mean()
+
+
+class Interpreter(nn.Module):
+    """g: pixels and convolutional features to a mask.
+
+    The features' part of the first layer comes before their interpolation, with which it commutes.
+
+    Args:
+        n_channels: of the image.
+        n_features: channels of the convolution; 0 for none.
+        width: of the first layer.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    feature_mean: Tensor
+    feature_scale: Tensor
+
+    def __init__(self, n_channels: int, n_features: int, width: int) -> None:
+        super().__init__()
+        self.sizes = (n_channels, n_features, width)
+        with torch.random.fork_rng(devices=[]):
+            self.pixels = nn.Conv2d(n_channels, width, 3, padding=1)
+            self.features = nn.Conv2d(n_features, width, 1, bias=False) if n_features else None
+            self.inner, self.out = nn.Conv2d(width, 16, 3, padding=1), nn.Conv2d(16, 2, 1)
+        for name in ("mean", "scale"):
+            self.register_buffer(name, torch.ones(n_channels, 1, 1))
+            self.register_buffer(f"feature_{name}", torch.ones(n_features, 1, 1))
+
+    @classmethod
+    def of(cls, task: Task, width: int, seed: int, piece: int) -> "Interpreter":
+        """Return an untrained one that fits a task; it looks at the background once, for its scales."""
+        network = cls(*_sizes(task), width)
+        pieces = torch.split(task.background, piece)
+        network.mean, network.scale = _scales(to_planes(task, rows) for rows in pieces)
+        if network.features is not None:
+            with torch.no_grad():
+                found = (_convolved(task, rows, piece) for rows in pieces)
+                network.feature_mean, network.feature_scale = _scales(f for f in found if f is not None)
+        for name, layer in network.named_children():  # as torch begins, from our own draws
+            assert isinstance(layer, nn.Conv2d)
+            for kind, parameter in layer.named_parameters():
+                u = draws.uniform(_key(seed, f"start/{name}/{kind}"), torch.arange(parameter.numel()))
+                parameter.data = ((2 * u - 1) / math.sqrt(layer.weight[0].numel())).float().view_as(parameter)
+        return network
+
+    def forward(self, planes: Tensor, features: Tensor | None) -> Tensor:
+        """Return the mask `(n, 1, height, width)` of images `(n, channels, height, width)`."""
+        hidden = self.pixels((planes.float() - self.mean) / self.scale)
+        if self.features is not None and features is not None:
+            scaled = (features.float() - self.feature_mean) / self.feature_scale
+            hidden = hidden + interpolate(self.features(scaled), planes.shape[2:], mode="bilinear")
+        out: Tensor = self.out(self.inner(hidden.relu()).relu())
+        return out.softmax(1)[:, 1:]
+
+
+def _key(seed: int, what: str) -> Tensor:
+    """Return the key of a stream of draws in training."""
+    return draws.stream_keys(seed, [0], f"cimi/{what}")
+
+
+def _scales(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation `(channels, 1, 1)` of pieces `(n, channels, height, width)`; 1 for none."""
+    n, total, squares = 0, torch.zeros(()), torch.zeros(())
+    for piece in pieces:
+        values = piece.detach().double().transpose(0, 1).flatten(1)
+        n, total, squares = n + values.shape[1], total + values.sum(1), squares + (values**2).sum(1)
+    mean = total / n
+    scale = (squares / n - mean**2).clamp(min=0).sqrt()
+    scale = torch.where(scale > 1e-6 * mean.abs().clamp(min=1e-6), scale, torch.ones(()))
+    return mean.float()[:, None, None], scale.float()[:, None, None]
+
+
+def _sizes(task: Task) -> tuple[int, int]:
+    """Return the channels of the images, and of the model's last convolution (0 without one)."""
+    with torch.no_grad():
+        features = _convolved(task, task.background[:1])
+    return to_planes(task, task.background[:1]).shape[1], 0 if features is None else features.shape[1]
+
+
+def _outputs(task: Task, rows: Tensor, piece: int) -> Tensor:
+    """Return outputs `(n, C)` through which gradients flow, so many rows at a time."""
+    return flowing(torch.cat([task.predict.differentiable(some) for some in torch.split(rows, piece)]))
+
+
+def _convolved(task: Task, rows: Tensor, piece: int | None = None) -> Tensor | None:
+    """Return the activations `(n, channels, h, w)` of the last `nn.Conv2d` that runs; None if none does."""
+    model, last, parts = task.predict.model, list[Tensor](), list[Tensor]()
+    convolutions = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
+    if not convolutions:
+        return None
+
+    def take(_: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
+        last[:] = [out]
+
+    handles = [part.register_forward_hook(take) for part in convolutions]
+    try:
+        for some in torch.split(rows, piece or task.predict.max_batch):
+            task.predict.differentiable(some)
+            parts += last
+    finally:
+        for handle in handles:
+            handle.remove()
+    return torch.cat(parts).cpu() if parts else None

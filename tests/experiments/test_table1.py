@@ -1,0 +1,262 @@
+"""The experiment's file, its cells, and what a run of a few cells comes to."""
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fans
+from fans.cli import main
+from fans.core import FansError, InputError
+from fans.data import Images, load_slice
+from fans.experiments import images, load, names
+from fans.experiments import results as results_of
+from fans.explain import Neighbourhood
+from fans.explainers._shared import Method, Selection
+from fans.metrics import Case, Metric, metric
+from fans.pns import Settings
+from fans.runs import Cell, Run
+from fans.spaces import Image
+
+EXPERIMENT = load("table1")
+OTHERS = {"output", "baseline", "space"}
+
+
+@pytest.fixture
+def slices(monkeypatch) -> Iterator[None]:
+    """The bundled slices in place of the full datasets."""
+    monkeypatch.setattr(images, "load_images", load_slice)
+    images.subject.cache_clear()
+    yield
+    images.subject.cache_clear()
+
+
+# --- The file --------------------------------------------------------------------------------------------------------
+
+
+def test_every_row_and_column_exists_and_takes_its_settings():
+    for row in EXPERIMENT.rows:
+        member: Any = Method.registry[row.method]
+        known = {f.name for kind in (member, Settings, Neighbourhood, Selection) for f in fields(kind)} | OTHERS
+        for call in [row.on(d.name) for d in EXPERIMENT.datasets] + row.candidates():
+            assert set(call["settings"]) <= known, row.name
+            if call["space"] is not None:
+                Image(**call["space"])
+            member(**{f.name: call["settings"][f.name] for f in fields(member) if f.name in call["settings"]})
+    for column in EXPERIMENT.columns:
+        for dataset in EXPERIMENT.datasets:
+            metric(column.metric, **column.on(dataset.name)["settings"])
+
+
+def test_every_number_of_the_paper_has_its_row_and_column():
+    rows, columns = {r.paper for r in EXPERIMENT.rows}, {c.paper for c in EXPERIMENT.columns}
+    for dataset, table in EXPERIMENT.paper.items():
+        assert dataset in {d.name for d in EXPERIMENT.datasets}
+        assert set(table) <= rows
+        assert all(set(line) <= columns for line in table.values())
+    assert len(EXPERIMENT.paper["mnist"]) == 11
+    assert EXPERIMENT.paper["fashion_mnist"]["FANS"] == {"INF": 1.2e4, "IR": 63.1, "SPA": 0.630, "MS": 0.586}
+
+
+def test_rivals_are_searched_over_at_least_six_settings_on_images_not_reported():
+    for row in EXPERIMENT.rows:
+        rival = row.group in ("gradients", "perturbations") and not row.name.endswith("our units")
+        assert (len(row.candidates()) >= 6) == rival, row.name
+    for dataset in EXPERIMENT.datasets:
+        assert dataset.tuning[0] >= 4000  # the paper's full size
+
+
+def test_what_was_chosen_is_the_best_of_the_committed_search():
+    folder = Path(__file__).parents[2] / "results" / "table1_tuning"
+    found = results_of.choices(Run.open(folder)) if folder.is_dir() else {}
+    for row in EXPERIMENT.rows:
+        if row.search:
+            for dataset, chosen in row.chosen.items():
+                assert chosen == found[row.name][dataset]["chosen"], (row.name, dataset)
+
+
+def test_cells_cover_every_image_once():
+    covered: dict[tuple[str, str], list[int]] = {}
+    for spec in EXPERIMENT.cells():
+        covered.setdefault((spec["dataset"], spec["method"]), []).extend(range(*spec["shard"]))
+    assert covered["mnist", "IG"] == list(range(200))
+    assert covered["cifar10", "FANS"] == list(range(64))
+    assert covered["cifar10", "FANS, preset paper"] == list(range(16))
+    assert len(covered) == 3 * len(EXPERIMENT.rows)
+    keys = [Cell(spec).key for spec in EXPERIMENT.cells()]
+    assert len(set(keys)) == len(keys)
+
+
+def test_files_of_one_s_own(tmp_path):
+    own = tmp_path / "mine.yaml"
+    own.write_text("extends: table1\nrows:\n  - {name: Mine, method: random}\n")
+    made = load(own)
+    assert made.rows[-1].name == "Mine"
+    old = {Cell(s).key for s in EXPERIMENT.cells()}
+    assert old < {Cell(s).key for s in made.cells()}  # nothing done for the table is done again
+    for text, message in (
+        ("extends: table1\nrows:\n  - {name: IG, method: random}\n", "rows of different names in .*, got 'IG' twice"),
+        ("extends: table1\nrows:\n  - {name: A, methods: random}\n", "an entry of row in mine.yaml .*got 'methods'"),
+        ("extends: table9\n", "`extends` in mine.yaml to be one of 'table1'"),
+        ("rows: [\n", "YAML in .*mine.yaml"),
+        ("title: x\n", "a complete experiment in mine.yaml"),
+    ):
+        own.write_text(text)
+        with pytest.raises(InputError, match=message):
+            load(own)
+    with pytest.raises(InputError, match="an experiment's file, got none at"):
+        load(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="the experiment to be one of 'table1'"):
+        load("table7")
+    assert names() == ["table1"]
+
+
+# --- A cell ----------------------------------------------------------------------------------------------------------
+
+
+def spec_of(row: str, shard: tuple[int, int] = (0, 3), **changes: Any) -> dict[str, Any]:
+    specs = list(EXPERIMENT.cells(only=["fashion_mnist"], rows=[row]))
+    return specs[0] | {"shard": list(shard), "n_background": 40} | changes
+
+
+@pytest.mark.usefixtures("slices")
+def test_a_cell_is_its_explainer_and_its_metrics():
+    spec = spec_of("LIME", (2, 5))
+    spec["columns"][-1]["limit"] = 4
+    spec["columns"][-1]["settings"]["n_draws"] = 2
+    found = images.do(Cell(spec))
+    model, test = fans.models.load("fashion_mnist")[0], load_slice("fashion_mnist", "test")
+    x = test.tensor(slice(2, 5))
+    target = model(x).argmax(1)
+    explainer = fans.Explainer(
+        model, load_slice("fashion_mnist", "train").tensor(slice(0, 40)), method="lime", **spec["call"]["settings"],
+        space=None if spec["call"]["space"] is None else Image(**spec["call"]["space"]),
+    )  # fmt: skip
+    scores = torch.from_numpy(explainer.heatmaps(x, target.tolist(), [2, 3, 4]))
+    case = Case(model, x, scores, target, [2, 3, 4])
+    for column in spec["columns"][:-1]:
+        expected = metric(column["metric"], **column["settings"])(case).tolist()
+        assert found.values["scores"][column["name"]] == pytest.approx(expected, rel=1e-5), column["name"]
+    assert len(found.values["scores"]["MS"]) == 2  # images 2 and 3
+    assert found.evaluations > 3 * 500
+
+
+@pytest.mark.usefixtures("slices")
+@pytest.mark.parametrize("row", ["random (control)", "IG", "KernelSHAP", "Occlusion", "FANS", "FANS, game"])
+def test_the_price_is_what_a_cell_spends(row):
+    spec = spec_of(row)
+    spec["columns"][-1]["settings"]["n_draws"] = 2
+    spent = images.do(Cell(spec)).evaluations
+    assert 0.75 * images.price(spec, first=False) <= spent <= 1.02 * images.price(spec, first=False)
+    shared = images.price(spec) - images.price(spec, first=False)
+    assert shared == 3 * (246 + 246 + 21)  # the image itself and its copies: published; patch and scale-free; formula
+
+
+@pytest.mark.usefixtures("slices")
+def test_a_record_does_not_depend_on_what_its_process_did_before():
+    spec, other = spec_of("GradShap"), spec_of("random (control)")
+    alone = images.do(Cell(spec))
+    images.subject.cache_clear()
+    images.do(Cell(other))
+    after = images.do(Cell(spec))
+    assert (after.values, after.evaluations) == (alone.values, alone.evaluations)
+
+
+# --- A run -----------------------------------------------------------------------------------------------------------
+
+SMALL = """
+extends: table1
+datasets:
+  fashion_mnist: {label: Fashion-MNIST, model: fashion_mnist, n: 4, shard: 2, n_background: 40, tuning: [200, 203]}
+columns:
+  - {name: IR, metric: irof, settings: {of: predicted}, paper: IR, median: true}
+  - {name: SPA, metric: sparseness, paper: SPA}
+"""
+
+
+@pytest.mark.usefixtures("slices")
+def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
+    file, folder = tmp_path / "small.yaml", tmp_path / "run"
+    file.write_text(SMALL)
+    rows = ["IG", "random (control)", "FANS"]
+    assert main(["run", str(file), "--out", str(folder), "--rows", *rows, "--dry-run"]) == 0
+    assert not folder.exists()
+    assert main(["run", str(file), "--out", str(folder), "--rows", *rows]) == 0
+    assert main(["report", str(folder), "--verify", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("as recorded") == 2
+    lines = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
+    records = Run.open(folder).records()
+    assert len(records) == 6
+    values = [v for r in records if r.spec["method"] == "IG" for v in r.values["scores"]["IR"]]
+    (line,) = [e for e in lines if e["method"] == "IG" and e["metric"] == "IR"]
+    assert [float(line[k]) for k in ("mean", "n", "paper")] == pytest.approx([np.mean(values), 4, 60.8])
+    (middle,) = [e for e in lines if e["method"] == "IG" and e["metric"] == "IR, median"]
+    assert float(middle["mean"]) == pytest.approx(np.median(values))
+    assert "| IG | 4 |" in (folder / "table.md").read_text()
+    assert "Fashion-MNIST" in (folder / "table.html").read_text()
+    assert main(["run", str(file), "--out", str(folder), "--rows", "Saliency"]) == 0
+    assert len(Run.open(folder).records()) == 8
+
+
+@pytest.mark.usefixtures("slices")
+def test_a_changed_value_is_found_out(tmp_path):
+    file, folder = tmp_path / "small.yaml", tmp_path / "run"
+    file.write_text(SMALL)
+    run = results_of.start(str(file), folder, rows=["IG"])
+    run.work(images.do)
+    path = next((folder / "records").glob("*.json"))
+    stored = json.loads(path.read_text())
+    stored["facts"]["values"]["scores"]["IR"][0] += 0.01
+    cell = next(c for c in run.cells if c.key == stored["facts"]["key"])
+    from fans.runs import Record
+
+    path.write_bytes(Record(stored["facts"], stored["circumstances"]).encode())
+    assert cell.key in {c.key for c in Run.open(folder).done()}
+    with pytest.raises(FansError, match=r"Expected the recorded values of .*, got others"):
+        results_of.verify(Run.open(folder), 2)
+    with pytest.raises(InputError, match="finished cells to verify, got none"):
+        results_of.verify(results_of.start(str(file), tmp_path / "other", rows=["IG"]), 1)
+
+
+@pytest.mark.usefixtures("slices")
+def test_the_search_chooses_the_best(tmp_path, capsys):
+    file, folder = tmp_path / "small.yaml", tmp_path / "tuning"
+    file.write_text(SMALL)
+    assert main(["run", str(file), "--out", str(folder), "--rows", "KernelSHAP", "--tune"]) == 0
+    found = results_of.choices(Run.open(folder))["KernelSHAP"]["fashion_mnist"]
+    by_call = {json.dumps(r.spec["call"]): np.mean(r.values["scores"]["IR share"]) for r in Run.open(folder).records()}
+    best = json.loads(max(by_call, key=lambda c: by_call[c]))
+    assert found["chosen"] == {"baseline": best["settings"]["baseline"], "space": best["space"]}
+    assert found["value"] == pytest.approx(max(by_call.values()))
+    assert len(by_call) == 6
+    assert json.dumps(found["chosen"]) in capsys.readouterr().out
+    assert json.loads((folder / "choices.json").read_text())["KernelSHAP"]["fashion_mnist"]["chosen"] == found["chosen"]
+
+
+# --- The lists -------------------------------------------------------------------------------------------------------
+
+
+def test_the_lists_come_from_the_registries(capsys):
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    for name in (*Method.registry, *Metric.registry, "cifar10", "table1"):
+        if Method.registry.get(name, Metric.registry.get(name, Images)).__module__.startswith("fans."):
+            assert f"  {name} " in out, name
+    assert main(["list", "metrics"]) == 0
+    assert "lime" not in capsys.readouterr().out
+
+
+def test_unknown_things_are_told_in_a_sentence(capsys, tmp_path):
+    assert main(["run", "table7", "--out", str(tmp_path / "x")]) == 1
+    assert "the experiment to be one of 'table1', got 'table7'" in capsys.readouterr().err
+    assert main(["run", "table1", "--rows", "IGG", "--dry-run"]) == 1
+    assert "did you mean 'IG'?" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 1
+    assert "a run in" in capsys.readouterr().err
