@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._images import captum_method, irof, segments
 from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.irof import case_of, irof
 from fans.data import load_images
+from fans.metrics import Case, metric
 from fans.models import load, load_released
 from fans.spaces import Image
 from fans.spaces.image import FittedImage
@@ -55,18 +56,11 @@ ALTERNATIVES: Mapping[str, dict[str, Any]] = {
 SWAPS = (0.02, 0.05, 0.1)
 
 
-def score(model: nn.Module, background: Tensor, images: Tensor, settings: Mapping[str, Any]) -> Tensor:
-    """Return scores by pixel `(n, H, W)`."""
-    return torch.from_numpy(fans.Explainer(model, background, **settings).heatmaps(images))[:, 0]
-
-
-def try_all(model: nn.Module, background: Tensor, images: Tensor) -> dict[str, dict[str, float]]:
-    with torch.no_grad():
-        classes = model(images).argmax(1)
-    cut, out = segments(images), {}
+def try_all(model: nn.Module, background: Tensor, test: Any, index: slice) -> dict[str, dict[str, float]]:
+    case, out = case_of(model, test, index), {}
 
     def note(name: str, settings: Mapping[str, Any]) -> None:
-        values = irof(model, images, score(model, background, images, settings), classes, cut).numpy()
+        values = irof(model, background, case, settings)
         out[name] = {
             "mean": values.mean(),
             "se": values.std() / np.sqrt(len(values)),
@@ -87,34 +81,28 @@ def released(test: Any, background: Tensor, n: int) -> dict[str, float]:
     """Return IROF and sparseness of `preset="released"` and of its start, as its authors evaluate: true labels."""
     model = load_released(normalise=False).eval()
     images, labels = test.tensor(slice(0, n)) * 2 - 1, torch.from_numpy(test.labels[:n])
-    made = fans.Explainer(model, background[:50] * 2 - 1, preset="released", n_background=1, n_local=0)
-    end = torch.from_numpy(made.heatmaps(images, target=labels))[:, 0]
-    everywhere = torch.zeros(n, *images.shape[2:], dtype=torch.int64)
-    begin = captum_method("ig", model, everywhere, 0, 0, fill=0.0, n_steps=32)(images, labels)
-    cut, out = segments(images), {}
-    for name, scores in (("start", begin), ("end", end)):
-        out[f"{name}, IROF"] = float(irof(model, images, scores, labels, cut).mean())
-        out[f"{name}, sparseness"] = float(np.mean([gini(s) for s in scores.abs().flatten(1).numpy()]))
+    beginning: dict[str, Any] = {"method": "integrated_gradients", "n_steps": 32, "rule": "riemann_middle"}
+    end: dict[str, Any] = {"preset": "released", "n_background": 1, "n_local": 0}
+    out = {}
+    for name, settings in (("start", beginning), ("end", end)):
+        asked: dict[str, Any] = {"space": Image("pixel"), "output": "raw", "baseline": 0.0} | settings
+        scores = fans.Explainer(model, background[:50] * 2 - 1, **asked).heatmaps(images, labels.tolist())
+        case = Case(model, images, torch.from_numpy(scores), labels, range(n))
+        for label, judge in (("IROF", metric("irof")), ("sparseness", metric("sparseness"))):
+            out[f"{name}, {label}"] = float(judge(case).mean())
     return out
-
-
-def gini(values: Any) -> float:
-    """Return the Gini coefficient."""
-    ranked = np.sort(values)
-    n = len(ranked)
-    return float(((2 * np.arange(1, n + 1) - n - 1) * ranked).sum() / (n * ranked.sum()))
 
 
 def main() -> None:
     warnings.simplefilter("ignore", fans.FansWarning)
     arguments = parse_arguments(__doc__ or "", "choices")
     test, background = load_images("fashion_mnist", "test"), load_images("fashion_mnist", "train").tensor(slice(0, 500))
-    images = test.tensor(CHOSEN_ON)[: 4 if arguments.quick else None]
+    index = slice(CHOSEN_ON.start, CHOSEN_ON.start + 4) if arguments.quick else CHOSEN_ON
     models = {"the authors' LeNet": load_released(), "our LeNet": load("fashion_mnist")[0]}
-    figures: dict[str, Any] = {name: try_all(model.eval(), background, images) for name, model in models.items()}
+    figures: dict[str, Any] = {name: try_all(model.eval(), background, test, index) for name, model in models.items()}
     first, second = figures.values()
     print_table(
-        f"IROF on {len(images)} images, mean and standard error",
+        f"IROF on {index.stop - index.start} images, mean and standard error",
         ("alternative", *models),
         [(k, *(f"{v[k]['mean']:.1f} ({v[k]['se']:.1f})" for v in (first, second))) for k in first],
     )
@@ -122,7 +110,7 @@ def main() -> None:
     print_table(
         "preset='released', true labels", ("figure", "value"), [(k, f"{v:.3f}") for k, v in figures["released"].items()]
     )
-    write_record(arguments.out, {"images": [CHOSEN_ON.start, CHOSEN_ON.start + len(images)]}, figures)
+    write_record(arguments.out, {"images": [index.start, index.stop]}, figures)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._images import captum_method
 from benchmarks._shared import parse_arguments, print_table, write_record
 from fans.data import load_slice
 from fans.models import ResNet18, load
@@ -124,6 +123,25 @@ def bare(model: nn.Module, images: Tensor, n_plain: int, n_back: int, size: int)
         torch.autograd.grad(torch.softmax(model(part).double(), 1)[:, 0].sum(), part)
 
 
+def captum_method(name: str, model: nn.Module, labels: Tensor, fill: float) -> Callable[[Tensor, Tensor], None]:
+    """Return captum's LIME or KernelSHAP at 500 evaluations, one image after the other, as captum takes them."""
+    from captum import attr
+
+    def probability(rows: Tensor) -> Tensor:
+        return torch.softmax(model(rows), 1)
+
+    def attribute(images: Tensor, classes: Tensor) -> None:
+        method = attr.Lime(probability) if name == "lime" else attr.KernelShap(probability)
+        for i in range(len(images)):
+            _, mask = torch.unique(labels[i][None, None].expand(1, *images.shape[1:]), return_inverse=True)
+            torch.manual_seed(SEED + i)
+            base = torch.full_like(images[:1], fill)
+            asked = {"n_samples": 500, "perturbations_per_eval": 100, "feature_mask": mask, "baselines": base}
+            method.attribute(images[i : i + 1], target=int(classes[i]), **asked)
+
+    return attribute
+
+
 def against_captum(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
     """(c): seconds an image at 500 evaluations on the same superpixels."""
     space = Image("superpixel")
@@ -133,7 +151,7 @@ def against_captum(model: nn.Module, background: Tensor, images: Tensor, repeats
         classes = model(images).argmax(1)
     out = {}
     for name in ("lime", "shap"):
-        rival = captum_method(name, model, labels, SEED, 500, fill=float(background.mean()))
+        rival = captum_method(name, model, labels, float(background.mean()))
         out[name] = ratio(partial(rival, images, classes), partial(explainer.scores, images), repeats)
     return out
 

@@ -86,11 +86,26 @@ def test_cells_cover_every_image_once():
     for spec in EXPERIMENT.cells():
         covered.setdefault((spec["dataset"], spec["method"]), []).extend(range(*spec["shard"]))
     assert covered["mnist", "IG"] == list(range(200))
-    assert covered["cifar10", "FANS"] == list(range(64))
-    assert covered["cifar10", "FANS, preset paper"] == list(range(16))
+    assert covered["cifar10", "FANS"] == list(range(16))
+    assert covered["cifar10", "FANS, preset paper"] == list(range(4))
     assert len(covered) == 3 * len(EXPERIMENT.rows)
     keys = [Cell(spec).key for spec in EXPERIMENT.cells()]
     assert len(set(keys)) == len(keys)
+
+
+def test_dear_columns_are_asked_of_fewer_images():
+    def asked(row: str, n: int) -> list[int]:
+        found: list[int] = []
+        for spec in EXPERIMENT.cells(n, only=["cifar10"], rows=[row]):
+            start, stop = spec["shard"]
+            (column,) = [c for c in spec["columns"] if c["name"] == "MS"]
+            found += range(start, stop if column["limit"] is None else column["limit"])
+        return found
+
+    assert asked("IG", 64) == list(range(16))
+    assert asked("FANS, preset paper", 64) == [0, 1]
+    small, large = ({Cell(s).key for s in EXPERIMENT.cells(n, only=["mnist"])} for n in (200, 400))
+    assert len(small - large) == 2  # the cells of the presets in which the share of MS ends
 
 
 def test_files_of_one_s_own(tmp_path):

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -49,7 +50,7 @@ class Column:
         name: in the table.
         metric: registered name.
         settings: of the metric.
-        at: by dataset, what is different there: `settings`, or a `limit` of inputs.
+        at: by dataset, what is different there: `settings`, or a `limit`, the share of the inputs it is asked of.
         paper: name of the paper's column that it is to be compared with.
         median: whether the report shows the median as well, in a column of its own.
         note: what a reader has to know.
@@ -81,8 +82,8 @@ class Row:
         settings: of the explainer, on every dataset.
         chosen: by dataset, the settings that the search chose.
         search: values tried of each setting, all combinations; a setting called `space` is one.
-        limit: by dataset, the most inputs.
-        column_limit: by column and dataset, the most inputs of a column that is dear.
+        limit: by dataset, the share of the inputs.
+        column_limit: by column and dataset, the share of the inputs for a column that is dear.
         paper: name of the paper's row.
         group: rows of one group stand together.
         pooled: whether the same method also appears on FANS's units, in a row of its own.
@@ -94,8 +95,8 @@ class Row:
     settings: Plain = field(default_factory=dict)
     chosen: Mapping[str, Plain] = field(default_factory=dict)
     search: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    limit: Mapping[str, int] = field(default_factory=dict)
-    column_limit: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    limit: Mapping[str, float] = field(default_factory=dict)
+    column_limit: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     paper: str | None = None
     group: str = ""
     pooled: bool = False
@@ -104,11 +105,11 @@ class Row:
         """Return the explainer's arguments on a dataset."""
         return self._call(self.chosen.get(dataset, {}))
 
-    def limited(self, column: dict[str, Any], dataset: str) -> dict[str, Any]:
-        """Return a column with this row's own limit of inputs, where that is lower."""
-        own = self.column_limit.get(column["name"], {}).get(dataset)
-        limits = [limit for limit in (own, column["limit"]) if limit is not None]
-        return column | {"limit": min(limits, default=None)}
+    def limited(self, column: Plain, dataset: str, total: int, shard: tuple[int, int]) -> dict[str, Any]:
+        """Return a column with the first input that it is not asked of, None where it is asked of the whole shard."""
+        own = self.column_limit.get(column["name"], {}).get(dataset, 1.0)
+        end = math.ceil(min(own, column["limit"] or 1.0) * total)
+        return dict(column) | {"limit": None if end >= shard[1] else max(end, shard[0])}
 
     def candidates(self) -> list[dict[str, Any]]:
         """Return the explainer's arguments of every combination that the search tries."""
@@ -182,10 +183,11 @@ class Experiment:
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
             total = n or dataset.n
             for start, row in itertools.product(range(0, total, dataset.shard), self._some(rows)):
-                stop = min(start + dataset.shard, total, row.limit.get(dataset.name, total))
+                stop = min(start + dataset.shard, math.ceil(row.limit.get(dataset.name, 1.0) * total))
                 if start < stop:
-                    columns = [row.limited(c.on(dataset.name), dataset.name) for c in self.columns]
-                    out.append(self._spec(dataset, row.name, row.on(dataset.name), columns, (start, stop)))
+                    shard = (start, stop)
+                    columns = [row.limited(c.on(dataset.name), dataset.name, total, shard) for c in self.columns]
+                    out.append(self._spec(dataset, row.name, row.on(dataset.name), columns, shard))
         return out
 
     def _some(self, rows: Sequence[str] | None) -> list[Row]:

@@ -111,7 +111,7 @@ def _judge(given: Subject, case: Case, columns: Any, stop: int) -> tuple[dict[st
     values, seconds, n_rows = dict[str, Any](), dict[str, float](), 0
     for column in columns:
         judge = metric(column["metric"], **column["settings"])
-        n = max(0, min(stop, column["limit"] or stop) - (stop - len(case)))
+        n = len(case) if column["limit"] is None else column["limit"] - (stop - len(case))
         part = case if n == len(case) else _first(case, n)
         if n:
             part.before  # noqa: B018 - asked once for all
@@ -140,7 +140,7 @@ def price(spec: Plain, *, first: bool = True) -> int:
     total, known = int(stop - start) * one, set[Hashable]()
     for column in spec["columns"]:
         judge = metric(column["metric"], **column["settings"])
-        n = max(0, min(stop, column["limit"] or stop) - start)
+        n = (stop if column["limit"] is None else column["limit"]) - start
         asked = 0 if judge.asks in known or (judge.asks_once and not first) else judge.cost(shape)
         known.add(judge.asks)
         total += n * (asked + judge.explanations * one)

@@ -1,5 +1,7 @@
 """ResNet18 in its form for small images: a 3x3 first convolution and no first pooling."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -35,6 +37,7 @@ class ResNet18(Network):
     """Four stages of two blocks, 11.2 million parameters; takes `(n, 3, height, width)` in [0, 1], made for 32x32."""
 
     name = "resnet18"
+    layout: ClassVar[torch.memory_format] = torch.channels_last
 
     def __init__(self, n_classes: int = 10) -> None:
         super().__init__()
