@@ -29,7 +29,7 @@ ALLOWED = {
     "train": {"core", "data", "models", "version"},
     "runs": {"core", "version"},
     "demo": {"core", "explain", "data", "models", "report", "spaces"},
-    "evaluate": {"core", "explain", "metrics"},
+    "evaluate": {"core", "explain", "explainers", "metrics", "spaces"},
     "experiments": {
         *("core", "data", "models", "spaces", "pns", "explain", "explainers", "metrics", "report", "runs", "version"),
     },

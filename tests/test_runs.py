@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import importlib.metadata
 import itertools
 import json
 import math
@@ -547,7 +548,10 @@ def test_the_plan_on_disk(tmp_path):
 
 def test_versions():
     expected = {"fans": __version__, "python": "{}.{}.{}".format(*sys.version_info[:3])}
-    assert runs.versions() == expected | {"numpy": np.__version__, "torch": str(torch.__version__)}
+    assert runs.versions() == expected | {
+        **{"numpy": np.__version__, "torch": str(torch.__version__)},
+        "scikit-image": importlib.metadata.version("scikit-image"),
+    }
 
 
 def test_a_growing_plan_keeps_what_is_done(tmp_path, begun, whole):
@@ -707,15 +711,23 @@ def test_a_record(tmp_path, monkeypatch):
     assert record.sha256 != Record({**record.facts, "seed": 4}, {}).sha256
 
 
-def test_other_versions_are_told(tmp_path, monkeypatch):
+def test_versions_of_other_packages_are_told(tmp_path, monkeypatch):
     run = Run.create(tmp_path, PLAN, cells(3))
-    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.0.9", "torch": "2"})
+    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.1.0", "torch": "1"})
     run.attempt(run.cells[0], do)
     run.attempt(run.cells[1], do)
     monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.1.0", "torch": "2"})
     told: list[str] = []
     run.work(do, tell=told.append)
-    assert told[1] == "2 of the records are of fans 0.0.9, torch 2; this is fans 0.1.0, torch 2"
+    assert told[1] == "2 of the records are of fans 0.1.0, torch 1; this is fans 0.1.0, torch 2"
+
+
+def test_a_run_of_another_version_of_ours_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.0.9", "torch": "2"})
+    Run.create(tmp_path, PLAN, cells(3))
+    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.1.0", "torch": "2"})
+    with pytest.raises(InputError, match=r"a run of fans 0.1.0 in .*, got one of fans 0.0.9; choose another folder"):
+        Run.create(tmp_path, PLAN, cells(3))
 
 
 class Clock:

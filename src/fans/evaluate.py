@@ -1,5 +1,6 @@
 """`fans.evaluate`: an explanation and some metrics in, one number for each input and metric out."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.core import Array, Explanation, InputError, extra
+from fans.core import Array, Explanation, FansWarning, InputError, extra
 from fans.explain import Explainer
+from fans.explainers._shared import Method
 from fans.metrics import Case, Metric, metric
+from fans.spaces.image import FittedImage, Image
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def evaluate(
     if explainer is None and model is None:
         raise InputError("Expected the model that was explained, or its explainer, got neither; pass `explainer=`")
     judges = dict(_named(metrics))
-    layout = _Layout.of(explanation)
+    layout = _Layout.of(explanation, explainer)
     ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model)
     case = Case(
         layout.asking(ask),
@@ -88,9 +91,27 @@ def evaluate(
         max_batch or (explainer.task.predict.max_batch if explainer is not None else 1024),
         None if explainer is None else layout.explaining(explainer),
         None if truth is None else layout.planes(torch.as_tensor(np.array(truth))),
+        returns=_returns(explainer) if model is None and explainer is not None else None,
+        parts=layout.planes(torch.from_numpy(_parts(explanation))),
     )
     values = {name: judge(case).numpy() for name, judge in judges.items()}
     return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
+
+
+def _parts(explanation: Explanation) -> Array:
+    """Return each element's share of its feature's score, where that is the score of all of them together."""
+    heatmap = np.ascontiguousarray(explanation.heatmap, dtype=np.float64)
+    member: Any = Method.registry.get(explanation.method)
+    if member is not None and member.per_element:
+        return heatmap
+    elements = np.broadcast_to(explanation.elements, explanation.inputs.shape).reshape(len(explanation), -1)
+    count = np.stack([np.bincount(row, minlength=len(explanation.feature_names)) for row in elements])
+    return heatmap / np.take_along_axis(count, elements, 1).reshape(heatmap.shape)
+
+
+def _returns(explainer: Explainer) -> Literal["logits", "probabilities"]:
+    predict = explainer.task.predict
+    return "logits" if predict.is_module or predict.kind == "output" else "probabilities"
 
 
 def _named(metrics: Any) -> list[tuple[str, Metric]]:
@@ -123,7 +144,8 @@ def _model_of(explainer: Explainer) -> Callable[[Tensor], Tensor]:
 def _wrapped(model: Any) -> Callable[[Tensor], Tensor]:
     """Return a module as it is, a callable on arrays as one on tensors."""
     if isinstance(model, nn.Module):
-        return model
+        like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
+        return lambda rows: model(rows.to(like.device, like.dtype))
     if not callable(model):
         raise InputError(f"Expected `model` as a torch module or a callable, got {type(model).__name__}")
 
@@ -140,11 +162,13 @@ class _Layout:
     channels: Literal["first", "last", "none"]
 
     @classmethod
-    def of(cls, explanation: Explanation) -> "_Layout":
-        shape = explanation.inputs.shape[1:]
-        if explanation.modality != "image" or (len(shape) == 3 and shape[0] in (1, 3, 4)):
+    def of(cls, explanation: Explanation, explainer: Explainer | None) -> "_Layout":
+        """As the explainer's space has it, or as a space would guess."""
+        if explanation.modality != "image":
             return cls("first")
-        return cls("last" if len(shape) == 3 else "none")
+        space = explainer.task.space if explainer is not None else Image("pixel").fit(explanation.inputs)
+        assert isinstance(space, FittedImage)
+        return cls(space.channels)
 
     def planes(self, rows: Tensor) -> Tensor:
         """Put the channels first."""
@@ -166,6 +190,9 @@ class _Layout:
         """Return what explains inputs with channels first."""
 
         def explain(rows: Tensor, target: Tensor, ids: Sequence[int | str]) -> Tensor:
-            return self.planes(torch.from_numpy(explainer.heatmaps(self.back(rows), target.tolist(), list(ids))))
+            with warnings.catch_warnings():  # a metric's noise leaves the range of the data, as it is meant to
+                warnings.filterwarnings("ignore", ".*in the range of", FansWarning)
+                found = explainer.heatmaps(self.back(rows), target.tolist(), list(ids))
+            return self.planes(torch.from_numpy(found))
 
         return explain

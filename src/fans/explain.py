@@ -1,7 +1,8 @@
 """`fans.Explainer`: a model and its background in, an `Explanation` out."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import PNS, Array, Explanation, InputError, Interrupted, check_whole, choose, is_number
+from fans.core import PNS, Array, Explanation, FansWarning, InputError, Interrupted, check_whole, choose, is_number
 from fans.estimate import (
     RADII,
     TOLERANCES,
@@ -150,6 +151,7 @@ class Explainer:
         self.method = self.method.settle(self.task, self.settings)
         self.method.check(self.task, self.settings)
         self._noise: Tensor | None = None
+        self._training: Mapping[str, Any] = {}
 
     def __call__(
         self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None, progress: Progress = None
@@ -170,6 +172,7 @@ class Explainer:
         inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
         done = _Results(len(rows))
         try:
+            self._training = self.method.prepare(self.task, self.seed)
             with self.task.predict.session(), _progress(progress, len(rows)) as advance:
                 for part in self._blocks(len(rows)):
                     done.add(self._explain(inputs.block(part)))
@@ -229,8 +232,11 @@ class Explainer:
         at_once = self.method.at_once(n_features)
         rows_per_input = max(at_once, self.selection.n_sweep, 2 * self._n_samples * n_tried)
         held = 8 * self.neighbourhood.n_local * n_elements + 16 * self._n_samples * n_features  # bytes, about
-        filling = min(task.predict.max_batch // at_once, MOST_HELD // held)
-        return blocks(n_inputs, rows_per_input, task.predict.max_batch, max(1, filling))
+        held += 10 * at_once * n_features
+        most = max(1, MOST_HELD // held)
+        filling = max(1, min(task.predict.max_batch // at_once, most))
+        rows_per_input = max(rows_per_input, 8 * task.predict.max_batch // most)
+        return blocks(n_inputs, rows_per_input, task.predict.max_batch, filling)
 
     def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
         """Return only the scores of the features, `(B, F)`: a few times cheaper than the whole explanation.
@@ -249,9 +255,24 @@ class Explainer:
 
     def heatmaps(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
         """Return the scores alone in the inputs' own shape, `(B, *input)`: every element carries its feature's."""
-        rows, space = self.task.space.encode(x, "x").to(self.task.background.dtype), self.task.space
-        scores = torch.from_numpy(self.scores(x, target, ids))
-        return space.units(rows).spread(scores, torch.arange(len(rows))).view(-1, *space.shape).numpy()
+        return self.on_elements(x, self.scores(x, target, ids))
+
+    def on_elements(self, x: Any, scores: Array, *, parts: bool = False) -> Array:
+        """Return scores `(B, F)` of these inputs in their own shape, `(B, *input)`.
+
+        `parts`: where a feature's score is that of all its elements together, each gets its share, so that sums over
+        elements mean something.
+        """
+        space = self.task.space
+        with warnings.catch_warnings():  # told of when they were explained
+            warnings.simplefilter("ignore", FansWarning)
+            rows = space.encode(x, "x").to(self.task.background.dtype)
+        units, owner = space.units(rows), torch.arange(len(rows))
+        values = torch.from_numpy(np.asarray(scores, dtype=np.float64))
+        if parts and not self.method.per_element:
+            elements = torch.ones(len(units.of_element), 1, space.n_elements, dtype=torch.float64)
+            values = values / units.collect(elements)[:, 0].clamp(min=1)
+        return units.spread(values, owner).view(-1, *space.shape).numpy()
 
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
@@ -330,12 +351,23 @@ class Explainer:
             )
         return self._noise
 
+    def prepare(self) -> Mapping[str, Any]:
+        """Do what is done once for all inputs: train a method that has to be, find the tolerance of the noise rule.
+
+        The first explanation would do it as well. Returns what training cost, where there was any.
+        """
+        named = self.neighbourhood.tolerance is None or isinstance(self.neighbourhood.tolerance, str)
+        if self.method.looks_around and named and not self.neighbourhood.seeks_tolerance:
+            self.noise_tolerance()
+        self._training = self.method.prepare(self.task, self.seed)
+        return self._training
+
     def _n_shared(self) -> int:
-        """Return the model rows spent once for all inputs: the background, and the noise rule's."""
+        """Return the model rows spent once for all inputs: the background, the noise rule's, and training."""
         n_noise = 0
         if self._noise is not None and self.settings.change != "label":
             n_noise = 16 * min(self.neighbourhood.n_background, len(self.task.background))
-        return len(self.task.background) + n_noise
+        return len(self.task.background) + n_noise + int(self._training.get("rows", 0))
 
 
 def _checked_names(names: Any, n_outputs: int) -> tuple[str, ...]:

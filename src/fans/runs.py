@@ -368,6 +368,16 @@ class Run:
         _sync(self.folder)
         _sync(self.folder.parent)
 
+    def give_up(self, cell: Cell, reason: str) -> _Outcome:
+        """Note that a cell failed, unless another process has it, or did it."""
+        with _saving(self.folder), _locked(self.folder / "locks" / f"{cell.key}.lock") as ours:
+            if not ours:
+                return "elsewhere"
+            if (known := self._look(cell)) and not known.problem:
+                return "done"
+            self._write_failure(cell, reason)
+            return "failed"
+
     def _record(self, cell: Cell) -> Path:
         return self.folder / "records" / f"{cell.key}.json"
 
@@ -426,6 +436,7 @@ class Run:
         if not (self.folder / "plan.json").exists():
             return True
         there = Run.open(self.folder)
+        _refuse_other_version(self.folder)
         differing = _differences(*({k: v for k, v in run.plan.items() if k not in grows} for run in (there, self)))
         keys = {cell.key for cell in self.cells}
         lost = [cell for cell in there.cells if cell.key not in keys]
@@ -612,9 +623,7 @@ class _Worker:
         if deaths[self.cell.key] < _CHANCES:
             board.put_back(self.cell)
             return
-        with _saving(board.run.folder):
-            board.run._write_failure(self.cell, f"{_CHANCES} workers at it ended with {how}")
-        board.note(self.cell, "failed")
+        board.note(self.cell, board.run.give_up(self.cell, f"{_CHANCES} workers at it ended with {how}"))
 
     def end(self, patience: float) -> None:
         """Let it end, and see that it does."""
@@ -689,11 +698,21 @@ def _threads() -> int:
     return int(torch.get_num_threads()) if torch else _allowed()
 
 
+def _refuse_other_version(folder: Path) -> None:
+    """Raise if a run was begun by another version of this package, whose records may mean something else."""
+    there = json.loads((folder / "plan.json").read_bytes()).get("versions", {}).get("fans")
+    if there != versions()["fans"]:
+        raise InputError(
+            f"Expected a run of fans {versions()['fans']} in {folder}, got one of fans {there}; "
+            "choose another folder (--out), or go on with that version"
+        )
+
+
 @cache
 def versions() -> dict[str, str]:
     """Return the versions that a record depends on; nothing is imported for it."""
     found = {"fans": __version__, "python": platform.python_version()}
-    for name in ("numpy", "torch"):
+    for name in ("numpy", "torch", "scikit-image"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -175,7 +175,7 @@ class Predictor:
 
     def differentiable(self, rows: Tensor, *, raw: bool = False) -> Tensor:
         """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass; `raw`: as they come."""
-        out = self._call_module(rows)
+        out = self._call_module(rows.clone())  # a model may overwrite what it is given
         out = (out[:, None] if out.ndim == 1 else out).to("cpu", torch.float64)
         if not torch.isfinite(out).all():
             raise ModelError("Expected finite outputs from the model, got NaN or infinity on perturbed inputs")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import fans
 from fans.explain import _Inputs
 from fans.explainers._rivals import Inputs
-from fans.explainers.coalitions import _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
+from fans.explainers.coalitions import KernelShap, _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
 from fans.spaces import Image
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
@@ -78,7 +78,15 @@ def inputs_of(explainer: fans.Explainer, x: Any) -> Inputs:
 # --- Values ----------------------------------------------------------------------------------------------------------
 
 
-def test_kernel_shap_comes_to_the_enumerated_shapley_values():
+def test_kernel_shap_of_few_features_is_exact():
+    """Thirty coalitions: all of them, in the first case; a sample that goes to the same values, in the second."""
+    found = fans.Explainer(curved, BACKGROUND, method="kernel_shap", baseline="mean", n_samples=30).scores(ROWS)
+    expected = [shapley(game(x, BACKGROUND.mean(0)), 5) for x in ROWS]
+    assert found == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_kernel_shap_comes_to_the_enumerated_shapley_values(monkeypatch):
+    monkeypatch.setattr(KernelShap, "_takes_all", lambda *_: False)
     found = fans.Explainer(curved, BACKGROUND, method="kernel_shap", baseline="mean", n_samples=40_000).scores(ROWS)
     for x, scores in zip(ROWS, found, strict=True):
         v = game(x, BACKGROUND.mean(0))
@@ -94,7 +102,8 @@ def test_the_enumerated_shapley_values_are_those_of_shap():
 
 
 @pytest.mark.parametrize("n_samples", [6, 500])
-def test_kernel_shap_of_an_additive_model_is_exact_or_adds_up(n_samples):
+def test_kernel_shap_of_an_additive_model_is_exact_or_adds_up(n_samples, monkeypatch):
+    monkeypatch.setattr(KernelShap, "_takes_all", lambda *_: False)
     slopes = np.array([1.0, -2.0, 0.5, 3.0, 0.0])
     found = fans.Explainer(
         lambda r: r @ slopes, BACKGROUND, method="kernel_shap", baseline=0.0, n_samples=n_samples
@@ -217,6 +226,28 @@ def test_the_lasso_is_that_of_scikit_learn():
     for i in range(3):
         expected = sklearn.Lasso(alpha=0.1, tol=1e-12, max_iter=100_000).fit(design[i], y[i], weights[i])
         assert found[i].numpy() == pytest.approx(expected.coef_, abs=1e-6)
+
+
+def test_lime_survives_rounding_and_small_outputs():
+    """What is left may be nothing at all; and outputs of any scale are fitted alike."""
+    x, missing = np.zeros((1, 5)), np.full(5, 1 / 3)
+    x[0, 0], missing[0] = 1.0, 0.0
+    for seed in range(20):
+        asked = fans.Explainer(curved, BACKGROUND, method="lime", baseline=missing, seed=seed)
+        assert np.isfinite(asked.scores(x)).all()
+    large, small = (
+        fans.Explainer(lambda r, s=s: s * curved(r), BACKGROUND, method="lime", alpha=0.0, baseline=0.0).scores(ROWS)
+        for s in (1.0, 1e-9)
+    )
+    assert small * 1e9 == pytest.approx(large, abs=1e-4)
+
+
+def test_more_features_than_a_regression_can_hold_are_refused():
+    rows = np.zeros((2, 5000))
+    for name in ("lime", "banzhaf"):
+        with pytest.raises(fans.InputError, match=f"at most 4,096 features for method='{name}', got 5,000"):
+            fans.Explainer(lambda r: r[:, 0], rows, method=name)
+    assert fans.Explainer(lambda r: r[:, 0], rows, method="feature_ablation").scores(rows[:1]).shape == (1, 5000)
 
 
 def test_the_cosine_is_that_of_the_rows():

@@ -527,6 +527,7 @@ class Functional(nn.Module):
     ("method", "wanted"),
     [("guided_backprop", "an nn.ReLU module"), ("deep_lift", "a module of its own for every activation")],
 )
+@pytest.mark.filterwarnings("ignore:.*add up to the difference of the output:fans.FansWarning")
 def test_functional_activations_are_warned_of(method, wanted):
     with pytest.warns(fans.FansWarning, match=f"Expected {wanted} for method='{method}', got none in Functional"):
         found = scores(Functional(), ROWS, method, baseline=0.0)
@@ -557,3 +558,21 @@ def test_a_softmax_inside_is_warned_of():
 def test_bad_settings_are_refused(method, settings, message):
     with pytest.raises(fans.FansError, match=f"Expected {message}"):
         explainer(dense(), TABLE, method, **settings)
+
+
+def test_deep_lift_tells_where_its_scores_do_not_add_up():
+    """One activation is a module, the other a function: the rule does not see it."""
+
+    class Half(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.relu = nn.ReLU()
+
+        def forward(self, rows: Tensor) -> Tensor:
+            z = torch.sigmoid(3 * self.relu(rows).sum(1))
+            return torch.stack([z, -z], 1)
+
+    rows = torch.rand(6, 3, generator=torch.Generator().manual_seed(0)) + 0.5
+    made = fans.Explainer(Half(), rows, method="deep_lift", baseline=0.0)
+    with pytest.warns(fans.FansWarning, match="add up to the difference of the output, got a gap of more than 1 %"):
+        made.scores(rows[:2])

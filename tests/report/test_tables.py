@@ -2,6 +2,7 @@
 
 import csv
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,22 +10,25 @@ import pytest
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, number, text
 
 
-def made(mean: float, paper: float | None = None) -> Entry:
-    return Entry(mean, mean - 1, mean + 1, mean, 5, paper)
+def made(value: float, n: int = 5) -> Entry:
+    return Entry(value, value - 1, value + 1, n)
 
 
 TABLE = Table(
     "A title",
     ["Digits"],
-    [Heading("IR", True, "what it is"), Heading("INF", False)],
-    [("one", "a"), ("two", "a"), ("three", "b"), ("none", "b")],
+    [Heading("IR", True, "what it is"), Heading("INF", False), Heading("RAW", False, ranked=False)],
+    [("one", "a"), ("two", "a"), ("three", "b"), ("few", "b"), ("none", "b")],
     {
-        ("one", "Digits", "IR"): made(60.8, 61.0),
+        ("one", "Digits", "IR"): made(60.8),
         ("two", "Digits", "IR"): made(70.0),
         ("three", "Digits", "IR"): made(60.81),
+        ("few", "Digits", "IR"): made(99.0, 2),
         ("one", "Digits", "INF"): made(1.7e4),
         ("two", "Digits", "INF"): made(9e2),
+        ("two", "Digits", "RAW"): made(1.5),
     },
+    {("one", "Digits", "IR"): 61.0, ("three", "Digits", "INF"): 12.0},
     ["a note"],
 )
 
@@ -40,37 +44,42 @@ def test_numbers_have_three_digits(value, expected):
     assert number(value) == expected
 
 
-def test_the_interval_is_that_of_a_bootstrap():
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_the_interval_is_that_of_a_bootstrap(statistic):
     values = np.array([1.0, 2.0, 4.0, 9.0])
-    found = entry(values, paper=3.0, seed=1, n_draws=500)
+    found = entry(values, statistic, seed=1, n_draws=500)
     drawn = np.random.default_rng(1).integers(0, 4, (500, 4))
-    low, high = np.quantile([np.mean([values[j] for j in row]) for row in drawn], [0.025, 0.975])
-    assert [found.mean, found.low, found.high, found.median] == pytest.approx([4.0, low, high, 3.0])
-    assert (found.n, found.paper) == (4, 3.0)
+    of: Any = {"mean": np.mean, "median": np.median}[statistic]
+    low, high = np.quantile([of([values[j] for j in row]) for row in drawn], [0.025, 0.975])
+    assert [found.value, found.low, found.high] == pytest.approx([of(values), low, high])
+    assert (found.n, found.statistic) == (4, statistic)
 
 
 def test_best_and_second_best_by_the_direction_of_the_metric():
-    """What prints alike ties."""
+    """What prints alike ties; a row with fewer inputs, or a column that is not ranked, gets no mark."""
     assert TABLE.places("Digits", TABLE.headings[0]) == {"two": 1, "one": 2, "three": 2}
     assert TABLE.places("Digits", TABLE.headings[1]) == {"two": 1, "one": 2}
+    assert TABLE.places("Digits", TABLE.headings[2]) == {}
 
 
 def test_markdown():
     lines = markdown(TABLE).splitlines()
-    assert "| method | n | IR ↑ | INF ↓ |" in lines
-    assert "| one | 5 | <u>60.8</u> [59.8, 61.8] / 61.0 | <u>1.70e+04</u> [1.70e+04, 1.70e+04] / - |" in lines
-    assert "| two | 5 | **70.0** [69.0, 71.0] / - | **900** [899, 901] / - |" in lines
-    assert "| three | 5 | <u>60.8</u> [59.8, 61.8] / - | - |" in lines
+    assert "## Digits, 5 inputs" in lines
+    assert "| method | IR ↑ | INF ↓ | RAW ↓ |" in lines
+    assert "| one | <u>60.8</u> [59.8, 61.8] / 61.0 | <u>1.70e+04</u> [1.70e+04, 1.70e+04] / - | - / - |" in lines
+    assert "| two | **70.0** [69.0, 71.0] / - | **900** [899, 901] / - | 1.50 [0.500, 2.50] / - |" in lines
+    assert "| three | <u>60.8</u> [59.8, 61.8] / - | - / 12.0 | - / - |" in lines
+    assert "| few | 99.0 (n=2) / - | - / - | - / - |" in lines
     assert not any(line.startswith("| none") for line in lines)
     assert lines[-2:] == ["- IR: what it is", "- a note"]
 
 
 def test_comma_separated_values_read_back():
     rows = list(csv.DictReader(io.StringIO(comma_separated(TABLE))))
-    assert len(rows) == 5
+    assert len(rows) == 7
     assert rows[0] == {
-        **{"dataset": "Digits", "method": "one", "metric": "IR", "mean": "60.8", "low": "59.8", "high": "61.8"},
-        **{"median": "60.8", "n": "5", "paper": "61.0", "place": "2"},
+        **{"dataset": "Digits", "method": "one", "metric": "IR", "statistic": "mean", "value": "60.8", "low": "59.8"},
+        **{"high": "61.8", "n": "5", "paper": "61.0", "place": "2"},
     }
     assert rows[2]["paper"] == ""
 
@@ -78,8 +87,9 @@ def test_comma_separated_values_read_back():
 def test_text_and_page():
     assert "*70.0 [69.0, 71.0] / -" in text(TABLE)
     assert "+60.8 [59.8, 61.8] / 61.0" in text(TABLE)
+    assert text(TABLE).endswith("IR: what it is\na note\n")
     page = html(TABLE)
-    assert "<b>70.0</b> <small>[69.0, 71.0]</small><br><small>-</small>" in page
+    assert "<b>70.0</b> [69.0, 71.0] / -" in page
     assert "<tr class='group'><td>three</td>" in page
     assert "<li>a note</li>" in page
     assert "http" not in page  # self-contained

@@ -4,15 +4,18 @@ import importlib
 import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import InputError, choose, extra
-from fans.explainers._shared import Method
+from fans.core import InputError, check_whole, choose, extra
+from fans.data import ImageDataset
+from fans.explain import Neighbourhood
+from fans.explainers._shared import Method, Selection
 from fans.metrics import Metric
+from fans.pns import Settings
 
 FOLDER = Path(__file__).parent / "paper"
 
@@ -53,6 +56,7 @@ class Column:
         at: by dataset, what is different there: `settings`, or a `limit`, the share of the inputs it is asked of.
         paper: name of the paper's column that it is to be compared with.
         median: whether the report shows the median as well, in a column of its own.
+        ranked: whether the best are marked: not where the scale of the scores decides.
         note: what a reader has to know.
     """
 
@@ -62,6 +66,7 @@ class Column:
     at: Mapping[str, Plain] = field(default_factory=dict)
     paper: str | None = None
     median: bool = False
+    ranked: bool = True
     note: str = ""
 
     def on(self, dataset: str) -> dict[str, Any]:
@@ -87,6 +92,7 @@ class Row:
         paper: name of the paper's row.
         group: rows of one group stand together.
         pooled: whether the same method also appears on FANS's units, in a row of its own.
+        chosen_pooled: as `chosen`, of that row, which is searched for itself.
     """
 
     name: str
@@ -100,6 +106,7 @@ class Row:
     paper: str | None = None
     group: str = ""
     pooled: bool = False
+    chosen_pooled: Mapping[str, Plain] = field(default_factory=dict)
 
     def on(self, dataset: str) -> dict[str, Any]:
         """Return the explainer's arguments on a dataset."""
@@ -110,6 +117,10 @@ class Row:
         own = self.column_limit.get(column["name"], {}).get(dataset, 1.0)
         end = math.ceil(min(own, column["limit"] or 1.0) * total)
         return dict(column) | {"limit": None if end >= shard[1] else max(end, shard[0])}
+
+    def all_settings(self) -> set[str]:
+        """Return the names of all settings that occur in it."""
+        return {*self.settings, *self.search, *itertools.chain.from_iterable(self.chosen.values())}
 
     def candidates(self) -> list[dict[str, Any]]:
         """Return the explainer's arguments of every combination that the search tries."""
@@ -137,7 +148,8 @@ class Experiment:
         paper: the paper's numbers, by dataset, row and column.
         source: where in the paper they are.
         tune_by: the column that the search for rivals' settings maximises.
-        imports: modules to import first: they hold methods or metrics of one's own.
+        imports: modules to import first: they hold methods, metrics or datasets of one's own.
+        notes: sentences below the table.
         file: the file it was read from, where that is not one of ours.
     """
 
@@ -152,13 +164,28 @@ class Experiment:
     source: str
     tune_by: Plain
     imports: Sequence[str] = ()
+    notes: Sequence[str] = ()
     file: str | None = None
 
     def __post_init__(self) -> None:
-        names = [row.name for row in self.rows]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InputError(f"Expected rows of different names in {self.file or self.name}, got {twice[0]!r} twice")
+        where = self.file or self.name
+        for kind, names in (("rows", [r.name for r in self.rows]), ("columns", [c.name for c in self.columns])):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise InputError(f"Expected {kind} of different names in {where}, got {twice[0]!r} twice")
+        known = sorted({d.name for d in self.datasets} | set(ImageDataset.registry))
+        for column in self.columns:
+            choose(f"the metric of {column.name!r} in {where}", column.metric, sorted(Metric.registry))
+            _check_names(f"a dataset of {column.name!r} in {where}", column.at, known)
+        for row in self.rows:
+            member = Method.registry[
+                choose(f"the method of {row.name!r} in {where}", row.method, sorted(Method.registry))
+            ]
+            _check_names(f"a setting of {row.name!r} in {where}", row.all_settings(), _settings_of(member))
+            for by_dataset in (row.limit, row.chosen, *row.column_limit.values()):
+                _check_names(f"a dataset of {row.name!r} in {where}", by_dataset, known)
+            if self.file is None:  # one's own columns may be fewer
+                _check_names(f"a column of {row.name!r} in {where}", row.column_limit, [c.name for c in self.columns])
 
     def dataset(self, name: str) -> Dataset:
         """Return one of its datasets."""
@@ -181,7 +208,7 @@ class Experiment:
         """
         out = []
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
-            total = n or dataset.n
+            total = self._total(n, dataset)
             for start, row in itertools.product(range(0, total, dataset.shard), self._some(rows)):
                 stop = min(start + dataset.shard, math.ceil(row.limit.get(dataset.name, 1.0) * total))
                 if start < stop:
@@ -189,6 +216,17 @@ class Experiment:
                     columns = [row.limited(c.on(dataset.name), dataset.name, total, shard) for c in self.columns]
                     out.append(self._spec(dataset, row.name, row.on(dataset.name), columns, shard))
         return out
+
+    def _total(self, n: int | None, dataset: Dataset) -> int:
+        """Return how many inputs are asked for; those that rivals are tuned on are never reported."""
+        if n is None:
+            return dataset.n
+        check_whole("n", n, 1)
+        if n > dataset.tuning[0]:
+            raise InputError(
+                f"Expected at most {dataset.tuning[0]:,} inputs of {dataset.name}, others being for tuning, got {n:,}"
+            )
+        return n
 
     def _some(self, rows: Sequence[str] | None) -> list[Row]:
         known = {row.name: row for row in self.rows}
@@ -220,10 +258,22 @@ class Experiment:
             "seed": self.seed,
         }
         foreign = [Method.registry.get(call["method"]), *(Metric.registry.get(c["metric"]) for c in columns)]
-        # Cells of our own methods and metrics are the same whether others stand beside them or not.
+        foreign.append(ImageDataset.registry.get(dataset.name))
+        # Cells of our own methods, metrics and datasets are the same whether others stand beside them or not.
         if any(member is not None and not member.__module__.startswith("fans.") for member in foreign):
             spec["imports"] = list(self.imports)
         return spec
+
+
+def _check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    for name in given:
+        choose(what, name, known)
+
+
+def _settings_of(member: Any) -> list[str]:
+    """Return the names of all settings of an explainer with this method."""
+    kinds = (member, Settings, Neighbourhood, Selection)
+    return sorted({f.name for kind in kinds for f in fields(kind)} | {"output", "baseline", "space"})
 
 
 def names() -> list[str]:
@@ -247,18 +297,29 @@ def load(name: str | Path) -> Experiment:
         text = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:
         raise InputError(f"Expected YAML in {path}, got {str(error).splitlines()[0]}") from None
+    if not isinstance(text, dict):
+        raise InputError(f"Expected an experiment in {path}, a mapping, got {type(text).__name__}")
     own = [] if path.parent == FOLDER else text.pop("rows", [])
     stem, base = path.stem, text.pop("extends", None)
     if base is not None:
         stem = choose(f"`extends` in {path.name}", base, names())
         text = yaml.safe_load((FOLDER / f"{stem}.yaml").read_text()) | text
     text["rows"] = [*text.get("rows", []), *own]
-    foreign = {} if path.parent == FOLDER else {"file": str(path)}
-    if text.get("imports"):
-        sys.path.insert(0, str(path.parent.resolve()))  # workers inherit it
-    for module in text.get("imports", ()):
-        importlib.import_module(module)
+    foreign = {} if path.parent == FOLDER else {"file": str(path.resolve())}
+    _import(text.get("imports", ()), path)
     return _read(text | foreign, stem, path)
+
+
+def _import(modules: Sequence[str], path: Path) -> None:
+    """Import modules that lie beside an experiment's file, or anywhere else."""
+    folder = str(path.parent.resolve())
+    if modules and folder not in sys.path:
+        sys.path.insert(0, folder)  # workers inherit it
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise InputError(f"Expected a module {module!r}, which {path.name} imports, got {error}") from None
 
 
 def _read(text: dict[str, Any], name: str, path: Path) -> Experiment:
@@ -274,9 +335,9 @@ def _with_pooled(row: Row) -> list[Row]:
     """Return the row, and the same on FANS's units where asked for; only the units differ."""
     if not row.pooled:
         return [row]
-    chosen = {k: {n: v for n, v in s.items() if n != "space"} for k, s in row.chosen.items()}
-    again = Row(f"{row.name}, our units", row.method, None, row.settings, chosen, limit=row.limit, group=row.group)
-    return [row, again]
+    search = {name: values for name, values in row.search.items() if name != "space"}
+    name = f"{row.name}, our units"
+    return [row, Row(name, row.method, None, row.settings, row.chosen_pooled, search, row.limit, group=row.group)]
 
 
 def _made(kind: type[Any], given: Plain, path: Path) -> Any:

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import FansWarning
+from fans.core import FansWarning, InputError
 from fans.data import load_images
 from fans.data.images import image_dataset
 from fans.explain import Explainer, Neighbourhood
 from fans.explainers._rivals import ElementMethod
 from fans.explainers._shared import Method
 from fans.metrics import Case, metric
-from fans.models import load
+from fans.models import find_checkpoint, load, read_card
 from fans.pns import Settings
 from fans.runs import Cell, Result
 from fans.spaces import Image
@@ -92,17 +92,18 @@ def do(cell: Cell) -> Result:
     def explain(rows: Tensor, classes: Tensor, names: Any) -> Tensor:
         with warnings.catch_warnings():  # a metric's noise leaves the range of the data, as it is meant to
             warnings.filterwarnings("ignore", ".*in the range of", FansWarning)
-            return torch.from_numpy(made.heatmaps(rows, classes, list(names)))
+            return torch.from_numpy(made.heatmaps(rows, classes.tolist(), list(names)))
 
-    training = made.method.prepare(made.task, made.seed)
+    trained = made.prepare()
     before, began = made.task.predict.n_rows, time.perf_counter()
-    scores = explain(images, target, ids)
+    found = made.scores(images, target.tolist(), ids)
     seconds, n_explaining = time.perf_counter() - began, made.task.predict.n_rows - before
     size, cache = made.task.predict.max_batch, given.cache(start, stop)
-    case = Case(given.ask, images, scores, target, ids, spec["seed"], size, explain, cache=cache)
+    scores, parts = (torch.from_numpy(made.on_elements(images, found, parts=parts)) for parts in (False, True))
+    case = Case(given.ask, images, scores, target, ids, spec["seed"], size, explain, cache=cache, parts=parts)
     values, n_judging, judging = _judge(given, case, spec["columns"], stop)
     rows = made.task.predict.n_rows - before + n_judging
-    timing = {"explaining": seconds, "judging": judging, "training": training}
+    timing = {"explaining": seconds, "judging": judging, "training": trained}
     return Result({"scores": values, "rows": {"explaining": n_explaining}}, rows, timing)
 
 
@@ -112,21 +113,30 @@ def _judge(given: Subject, case: Case, columns: Any, stop: int) -> tuple[dict[st
     for column in columns:
         judge = metric(column["metric"], **column["settings"])
         n = len(case) if column["limit"] is None else column["limit"] - (stop - len(case))
+        if not n:
+            continue
         part = case if n == len(case) else _first(case, n)
-        if n:
-            part.before  # noqa: B018 - asked once for all
-            asked, began = given.n_rows, time.perf_counter()
-            values[column["name"]] = judge(part).tolist()
-            seconds[column["name"]] = time.perf_counter() - began
-            n_rows += 0 if judge.asks_once else given.n_rows - asked
+        part.before  # noqa: B018 - asked once for all
+        asked, began = given.n_rows, time.perf_counter()
+        values[column["name"]] = judge(part).tolist()
+        seconds[column["name"]] = time.perf_counter() - began
+        n_rows += 0 if judge.asks_once else given.n_rows - asked
     return values, n_rows, seconds
 
 
 def _first(case: Case, n: int) -> Case:
-    if not n:
-        return case
-    parts = {name: getattr(case, name)[:n] for name in ("inputs", "scores", "target", "ids")}
-    return replace(case, **parts)
+    assert case.parts is not None
+    shown = {name: getattr(case, name)[:n] for name in ("inputs", "scores", "target", "ids", "parts")}
+    return replace(case, **shown)
+
+
+def identify(spec: Plain) -> dict[str, Any]:
+    """Return what else decides a cell's values: the checksum of its model, None where there is none yet."""
+    folder, _, name = spec["model"].rpartition("/")
+    try:
+        return {"sha256": read_card(find_checkpoint(name, folder or None)).sha256}
+    except InputError:
+        return {"sha256": None}
 
 
 def price(spec: Plain, *, first: bool = True) -> int:
@@ -147,22 +157,31 @@ def price(spec: Plain, *, first: bool = True) -> int:
     return int(total)
 
 
+def training(spec: Plain) -> int:
+    """Return the rows of training a row's method, where it has to be: once for all its cells in a process."""
+    member: Any = Method.registry[spec["call"]["method"]]
+    return int(member(**_own(member, spec["call"]["settings"])).training_cost(spec["n_background"]))
+
+
+def _own(member: Any, settings: Plain) -> dict[str, Any]:
+    return {f.name: settings[f.name] for f in fields(member) if f.name in settings}
+
+
 def _price_of_call(call: Plain, shape: tuple[int, ...]) -> int:
     """Return the rows of one explanation."""
     member: Any = Method.registry[call["method"]]
     settings = dict(member.presets.get(call["settings"].get("preset"), {})) | dict(call["settings"])
-    own = {f.name: settings[f.name] for f in fields(member) if f.name in settings}
     unit = settings.get("unit")
     space = Image(**call["space"]) if call["space"] is not None else Image(unit)
-    around = Neighbourhood(**{f.name: settings[f.name] for f in fields(Neighbourhood) if f.name in settings})
-    made: Method = member(**own)
+    around = Neighbourhood(**_own(Neighbourhood, settings))
+    made: Method = member(**_own(member, settings))
     # What scores elements costs the same whatever they are pooled to.
     by_element = isinstance(made, ElementMethod)
     cost = 1 + made.cost(shape[1] * shape[2] if by_element else space.fit(torch.zeros(1, *shape)).n_features)
     if not made.looks_around:
         return cost
     if settings.get("estimator") == "resample":  # all samples at every step, and some again
-        asked = Settings(**{f.name: settings[f.name] for f in fields(Settings) if f.name in settings})
+        asked = Settings(**_own(Settings, settings))
         n_samples = 1 + around.n_local + around.n_background
         cost = settings["n_steps"] * 2 * (n_samples * asked.n_factual + asked.n_resample * asked.n_perturb)
     return int(cost) + around.n_local

@@ -1,14 +1,17 @@
 """From the records of a run to its table, its choices and its proof."""
 
 import importlib
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from fans.core import FansError, InputError, check_whole, write_atomically
 from fans.experiments._shared import Experiment, load
@@ -16,61 +19,93 @@ from fans.metrics import Metric
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, text
 from fans.runs import Cell, Record, Run
 
-TOLERANCE = 1e-5
-"""A value recomputed on another machine or with other threads may differ by so much of the column's largest."""
+RELATIVE = 1e-5
+"""A value that is computed again may differ by so much of itself."""
 
 
 def tabulate(run: Run) -> Table:
-    """Return the table of what a run has so far."""
+    """Return the table of what a run has so far.
+
+    Raises:
+        InputError: if one row was computed in two ways.
+    """
     experiment = load(run.plan["experiment"])
     values: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
+    _refuse_mixed(run.records())
     for record in run.records():
         first = record.spec["shard"][0]
         for column, found in record.values["scores"].items():
             key = (record.spec["method"], record.spec["dataset"], column)
             values[key] |= {first + i: value for i, value in enumerate(found)}
+    labels = {d.name: d.label for d in experiment.datasets} | {
+        d: d for _, d, _ in values if d not in _names(experiment)
+    }
+    medians = {c.name for c in experiment.columns if c.median}
     entries: dict[tuple[str, str, str], Entry] = {}
-    labels = {d.name: d.label for d in experiment.datasets}
     for (row, dataset, column), found in values.items():
         ordered = np.array([found[i] for i in sorted(found)])
-        entries[row, labels[dataset], column] = entry(ordered, _printed(experiment, dataset, row, column))
-        entries[row, labels[dataset], _median(column)] = _of_medians(ordered)
-    left = len(run.left())
-    notes = [f"{left} of {len(run.cells)} cells are still to be done."] if left else []
-    notes.append(f"Paper: {experiment.source}. Intervals: 95 % bootstrap over inputs. Ours / the paper's.")
+        entries[row, labels[dataset], column] = entry(ordered)
+        if column in medians:
+            entries[row, labels[dataset], _median(column)] = entry(ordered, "median")
+    groups = {r.name: r.group for r in experiment.rows}
+    rows = [(name, groups.get(name, "")) for name in dict.fromkeys([*groups, *(row for row, _, _ in values)])]
     shown = [label for name, label in labels.items() if any(key[1] == name for key in values)]
     return Table(
-        experiment.title, shown, _headings(experiment), [(r.name, r.group) for r in experiment.rows], entries, notes
+        experiment.title, shown, _headings(experiment), rows, entries, _paper(experiment), _notes(run, experiment)
     )
+
+
+def _names(experiment: Experiment) -> set[str]:
+    return {d.name for d in experiment.datasets}
+
+
+def _notes(run: Run, experiment: Experiment) -> list[str]:
+    left = len(run.left())
+    return [
+        *([f"{left} of {len(run.cells)} cells are still to be done."] if left else []),
+        f"Paper: {experiment.source}. Intervals: 95 % bootstrap over inputs.",
+        *experiment.notes,
+    ]
+
+
+def _refuse_mixed(records: Sequence[Record]) -> None:
+    """Raise if two records of one row and dataset differ in anything but their inputs."""
+    known: dict[tuple[str, str], str] = {}
+    for record in records:
+        row = (record.spec["method"], record.spec["dataset"])
+        if known.setdefault(row, _configuration(record.spec)) != _configuration(record.spec):
+            raise InputError(
+                f"Expected one configuration of {row[0]} on {row[1]}, got two; run one in another folder (--out)"
+            )
+
+
+def _configuration(spec: Mapping[str, Any]) -> str:
+    """Return what two cells of one row have in common."""
+    columns = [{k: v for k, v in c.items() if k != "limit"} for c in spec["columns"]]
+    return json.dumps({k: v for k, v in spec.items() if k != "shard"} | {"columns": columns}, sort_keys=True)
 
 
 def _median(column: str) -> str:
     return f"{column}, median"
 
 
-def _of_medians(values: Any, n_draws: int = 2000) -> Entry:
-    """Return the median with its bootstrap interval, in the places of the mean."""
-    drawn = np.random.default_rng(0).integers(0, len(values), (n_draws, len(values)))
-    low, high = np.quantile(np.median(values[drawn], axis=1), [0.025, 0.975])
-    middle = float(np.median(values))
-    return Entry(middle, float(low), float(high), middle, len(values))
-
-
 def _headings(experiment: Experiment) -> list[Heading]:
     out = []
     for column in experiment.columns:
         judge: Any = Metric.registry[column.metric]
-        made = Heading(column.name, judge.higher_is_better, column.note)
+        made = Heading(column.name, judge.higher_is_better, column.note, column.ranked)
         out += [made, replace(made, name=_median(column.name), note="")] if column.median else [made]
     return out
 
 
-def _printed(experiment: Experiment, dataset: str, row: str, column: str) -> float | None:
-    """Return the paper's number for an entry, where it prints one."""
-    line = next(r.paper for r in experiment.rows if r.name == row)
-    head = next((c.paper for c in experiment.columns if c.name == column), None)
-    found = experiment.paper.get(dataset, {}).get(line or "", {}).get(head or "")
-    return None if found is None else float(found)
+def _paper(experiment: Experiment) -> dict[tuple[str, str, str], float]:
+    """Return what the paper prints, by (row, dataset, column)."""
+    out = {}
+    for dataset, row, column in itertools.product(experiment.datasets, experiment.rows, experiment.columns):
+        found = experiment.paper.get(dataset.name, {}).get(row.paper or "", {}).get(column.paper or "")
+        if found is not None:
+            out[row.name, dataset.label, column.name] = float(found)
+    return out
 
 
 def write(run: Run) -> str:
@@ -107,7 +142,7 @@ def show_choices(run: Run) -> str:
     """Return the choices of a search as lines of YAML to be put into the experiment's file; write them beside it."""
     found = choices(run)
     write_atomically(run.folder / "choices.json", (json.dumps(found, indent=2, sort_keys=True) + "\n").encode())
-    lines = []
+    lines = [f"# {len(run.left())} of {len(run.cells)} settings are still to be tried"] if run.left() else []
     for name, by_dataset in found.items():
         lines += [f"{name}:", "    chosen:"]
         lines += [
@@ -120,8 +155,13 @@ def show_choices(run: Run) -> str:
 # --- The proof -------------------------------------------------------------------------------------------------------
 
 
-def verify(run: Run, k: int, seed: int = 0) -> list[str]:
+def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
     """Compute k random finished cells again from the code as it is, and return a line for each.
+
+    Args:
+        run: whose records are to be checked.
+        k: cells.
+        seed: of their choice; by default another one each time.
 
     Raises:
         FansError: if a value differs.
@@ -134,28 +174,40 @@ def verify(run: Run, k: int, seed: int = 0) -> list[str]:
     stored = {record.facts["key"]: record for record in run.records()}
     work, lines = _function(load(run.plan["experiment"]).work), []
     for cell in [done[i] for i in picked]:
-        worst = _difference(stored[cell.key], work(cell).values["scores"])
-        if worst > TOLERANCE:
+        record = stored[cell.key]
+        with _threads(record.circumstances["threads"]):
+            again = work(cell)
+        where = _difference(record.values["scores"], again.values["scores"])
+        if where or again.evaluations != record.facts["evaluations"]:
             raise FansError(
-                f"Expected the recorded values of {cell.key}, got others (by {worst:.1e} of the largest in a column); "
+                f"Expected the recorded values of {cell.key}, got others ({where or 'other model rows'}); "
                 "the code, the data or the checkpoint is not the one that made the record"
             )
-        lines.append(f"{cell.key}: as recorded (largest difference {worst:.1e})")
+        lines.append(f"{cell.key}: as recorded")
     return lines
 
 
-def _difference(record: Record, again: Mapping[str, Sequence[float]]) -> float:
-    """Return the largest difference of a value, as a share of its column's largest."""
-    before = record.values["scores"]
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    """Use as many threads as when the record was made: they decide the last bits of a sum."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _difference(before: Mapping[str, Sequence[float]], again: Mapping[str, Sequence[float]]) -> str:
+    """Return where values differ by more than rounding, or nothing."""
     if set(before) != set(again):
-        return float("inf")
-    worst = 0.0
+        return f"other columns: {sorted(set(before) ^ set(again))}"
     for column, values in before.items():
         one, other = np.array(values), np.array(again[column])
-        if one.shape != other.shape:
-            return float("inf")
-        worst = max(worst, float(np.abs(one - other).max() / max(np.abs(one).max(), 1e-12)))
-    return worst
+        scale = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+        if one.shape != other.shape or not np.allclose(one, other, rtol=RELATIVE, atol=1e-7 * scale, equal_nan=True):
+            return column
+    return ""
 
 
 def _function(where: str) -> Any:
@@ -186,17 +238,34 @@ def start(
         dry: write nothing.
     """
     experiment = load(name)
-    if n is not None:
-        check_whole("n", n, 1)
-    price = _function(experiment.work.partition(":")[0] + ":price")
     specs = experiment.tuning_cells(only, rows) if tune else experiment.cells(n, only, rows)
-    seen: set[tuple[str, int]] = set()
-    cells: dict[str, Cell] = {}
-    for spec in specs:
-        shard = (spec["dataset"], spec["shard"][0])
-        cell = Cell(spec, price(spec, first=shard not in seen))
-        seen.add(shard)
-        cells[cell.key] = cell
+    cells = {cell.key: cell for cell in _priced(specs, experiment.work.partition(":")[0])}
     if (folder / "plan.json").is_file() and (rows or only or n):  # part of it: the others stay in the plan
-        cells = {cell.key: cell for cell in Run.open(folder).cells} | cells
+        there = {cell.key: cell for cell in Run.open(folder).cells}
+        if not tune:
+            _refuse_other_settings(folder, there.values(), cells.values())
+        cells = there | cells
     return Run.create(folder, experiment.plan() | {"search": tune}, cells.values(), grows=("experiment",), dry=dry)
+
+
+def _priced(specs: Sequence[Mapping[str, Any]], module: str) -> list[Cell]:
+    """Return cells with their cost; what is shared by a shard, or trained for a row, is counted in its first cell."""
+    price, training, identify = (_function(f"{module}:{name}") for name in ("price", "training", "identify"))
+    shards, rows, out = set[Any](), set[str](), []
+    for spec in specs:
+        shard, row = (spec["dataset"], spec["shard"][0]), json.dumps([spec["dataset"], spec["call"]], sort_keys=True)
+        cost = price(spec, first=shard not in shards) + (0 if row in rows else training(spec))
+        shards.add(shard)
+        rows.add(row)
+        out.append(Cell(dict(spec) | identify(spec), cost))
+    return out
+
+
+def _refuse_other_settings(folder: Path, there: Iterable[Cell], here: Iterable[Cell]) -> None:
+    """Raise if a folder holds one of the rows with other settings: they would end up in one mean."""
+    known = {cell.kind: _configuration(cell.spec) for cell in there}
+    for cell in here:
+        if known.get(cell.kind, _configuration(cell.spec)) != _configuration(cell.spec):
+            raise InputError(
+                f"Expected the settings of {' / '.join(cell.kind)} in {folder}, got others; use another folder (--out)"
+            )

@@ -2,8 +2,9 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -71,14 +72,18 @@ class Inputs:
             values.append(out.detach())
         return torch.cat(values), torch.cat(slopes)
 
-    def kept(self, keep: Tensor) -> Tensor:
+    def kept_of(self, keep: Tensor) -> Tensor:
         """Return the explained output `(n, M)` of each input where only the features `keep` `(n, M, F)` are left."""
-        n, n_draws, _ = keep.shape
+        return self.kept(lambda owner, place: keep[owner, place], keep.shape[1])
+
+    def kept(self, keep: Callable[[Tensor, Tensor], Tensor], n_draws: int) -> Tensor:
+        """Return the same `(n, n_draws)` for coalitions given by a function of inputs and places `(m,)`: `(m, F)`."""
+        n = len(self)
         flat = torch.arange(n * n_draws)
         parts = []
         for piece in torch.split(flat, self.task.predict.max_batch):
             owner = piece // n_draws
-            left = self.units.spread(keep[owner, piece % n_draws], owner)
+            left = self.units.spread(keep(owner, piece % n_draws), owner)
             rows = torch.where(left, self.x[owner], self.missing[owner])
             parts.append(self.task.predict(rows).gather(1, self.target[owner, None])[:, 0])
         return torch.cat(parts).view(n, n_draws)
@@ -116,9 +121,10 @@ def flowing(out: Tensor) -> Tensor:
 
 
 def probabilities(task: Task, outputs: Tensor) -> Tensor:
-    """Return outputs `(m, C)` of a task as probabilities: raw ones of several classes through a softmax."""
-    raw = task.predict.kind == "output" and outputs.shape[1] > 1
-    return outputs.softmax(1) if raw else outputs
+    """Return outputs `(m, C)` of a task as probabilities: raw ones through a softmax, or a sigmoid for one."""
+    if task.predict.kind != "output":
+        return outputs
+    return outputs.softmax(1) if outputs.shape[1] > 1 else outputs.sigmoid()
 
 
 def to_planes(task: Task, rows: Tensor) -> Tensor:
@@ -173,6 +179,8 @@ class ElementMethod(Method):
 
     The mean, so that a heatmap adds up to what the elements did, whatever the features.
     """
+
+    per_element: ClassVar[bool] = True
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
         """Refuse inputs of another kind, and a model without a gradient."""

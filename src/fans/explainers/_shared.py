@@ -52,6 +52,8 @@ class Method(Registered):
     citation: ClassVar[str]
     looks_around: ClassVar[bool] = False
     """Whether the scores depend on the input's neighbourhood, not on the input alone."""
+    per_element: ClassVar[bool] = False
+    """Whether a feature's score is the mean of its elements' and not that of all of them together."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings by name, of the method and of the explainer around it."""
 
@@ -69,6 +71,10 @@ class Method(Registered):
     def prepare(self, task: Task, seed: int) -> Mapping[str, Any]:  # noqa: ARG002
         """Train what has to be trained before anything is explained; return what that cost, for the record."""
         return {}
+
+    def training_cost(self, n_background: int) -> int:  # noqa: ARG002
+        """About how many model rows `prepare` takes with so many background samples."""
+        return 0
 
     @abstractmethod
     def cost(self, n_features: int) -> int:

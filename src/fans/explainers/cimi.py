@@ -115,6 +115,10 @@ class CIMI(ElementMethod):
         """What training cost, apart from explaining: `seconds`, model `rows`, and the mean `loss` of each epoch."""
         return dict(self._kept.training)
 
+    def training_cost(self, n_background: int) -> int:
+        """The background once, and four times an epoch."""
+        return 1 + n_background * (1 + 4 * self.n_epochs)
+
     def prepare(self, task: Task, seed: int) -> dict[str, Any]:
         """Train, unless that is done; return `training`."""
         self.train(task, seed)

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.core import InputError, check_whole, choose, is_number
+from fans.core import InputError, check_whole, choose
 from fans.explainers._game import Observed, fit, smooth_fit
-from fans.explainers._rivals import Inputs
+from fans.explainers._rivals import Inputs, check_number
 from fans.explainers._shared import Drawn, Method, Scores
 from fans.pns import Settings
 from fans.task import Task
 from fans.trials import Block, draw_features
 
 MODALITIES = ("table", "image")
+
+MOST_FEATURES = 4096
+"""Of a regression that weighs every pair of features."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,8 @@ class FeatureAblation(Method):
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Return `f(x) - f(x without the feature)`."""
         inputs, n_features = Inputs.of(task, block), task.space.n_features
-        whole = torch.ones(1, n_features, dtype=torch.bool)
-        keep = torch.cat([~torch.eye(n_features, dtype=torch.bool), whole])
-        outputs = inputs.kept(keep.expand(len(inputs), -1, -1))
+        each = torch.arange(n_features)
+        outputs = inputs.kept(lambda _, place: place[:, None] != each, n_features + 1)  # the last one misses nothing
         return Scores(outputs[:, -1:] - outputs[:, :-1], None, torch.full((len(inputs),), self.cost(n_features)))
 
 
@@ -88,7 +90,12 @@ class Banzhaf(Method):
     def __post_init__(self) -> None:
         check_whole("n_samples", self.n_samples, 2)
         choose("`draw`", self.draw, ("blocks", "features"))
-        _check_least("ridge", self.ridge)
+        check_number("ridge", self.ridge, 0)
+
+    def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
+        """Refuse more features than a plain regression can hold."""
+        if self.draw == "features" or task.space.blocks() is None:
+            _refuse_many(self.name, task)
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """Two rows a pair."""
@@ -101,7 +108,7 @@ class Banzhaf(Method):
         half = _draw(inputs, "banzhaf", n_pairs, blocks=grid is not None)
         present = inputs.present()[:, None]
         first, second = half & present, ~half & present
-        outputs = inputs.kept(torch.cat([first, second], 1))
+        outputs = inputs.kept_of(torch.cat([first, second], 1))
         sample = torch.arange(n_pairs).expand(len(inputs), -1)
         y = outputs[:, :n_pairs] - outputs[:, n_pairs:]
         observed = Observed(first, second, y, sample, n_pairs)
@@ -136,9 +143,12 @@ class Lime(Method):
     def __post_init__(self) -> None:
         check_whole("n_samples", self.n_samples, 2)
         choose("`weigh`", self.weigh, ("cosine", "equal"))
-        _check_least("alpha", self.alpha)
-        if not is_number(self.width) or not self.width > 0:
-            raise InputError(f"Expected `width` above 0, got {self.width!r}")
+        check_number("alpha", self.alpha, 0)
+        check_number("width", self.width, 0, above=True)
+
+    def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
+        """Refuse more features than a plain regression can hold."""
+        _refuse_many(self.name, task)
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """One row a coalition."""
@@ -151,7 +161,7 @@ class Lime(Method):
         weights = torch.ones(keep.shape[:2], dtype=torch.float64)
         if self.weigh == "cosine":
             weights = torch.exp(-((1 - _cosine(inputs, keep)) ** 2) / (2 * self.width**2))
-        slopes = lasso(keep.double(), inputs.kept(keep), weights, self.alpha)
+        slopes = lasso(keep.double(), inputs.kept_of(keep), weights, self.alpha)
         return Scores(slopes, None, torch.full((len(inputs),), self.n_samples))
 
 
@@ -159,8 +169,9 @@ class Lime(Method):
 class KernelShap(Method):
     """KernelSHAP: Shapley values of the output by a regression on coalitions drawn from the Shapley kernel.
 
-    Coalitions come with their complements, and the scores add up to the whole difference exactly. With fewer
-    coalitions than features the solution is the one of least norm.
+    Coalitions come with their complements, and the scores add up to the whole difference exactly. Where there are no
+    more than `n_samples` coalitions, all of them are taken, and the values are exact. With fewer coalitions than
+    features the solution is the one of least norm.
 
     Args:
         n_samples: coalitions, one model row each; two more for everything and nothing.
@@ -176,18 +187,28 @@ class KernelShap(Method):
     def __post_init__(self) -> None:
         check_whole("n_samples", self.n_samples, 2)
 
-    def cost(self, n_features: int) -> int:  # noqa: ARG002
+    def cost(self, n_features: int) -> int:
         """One row a coalition, and two."""
-        return self.n_samples // 2 * 2 + 2
+        return 2**n_features if self._takes_all(n_features) else self.n_samples // 2 * 2 + 2
+
+    def _takes_all(self, n_features: int) -> bool:
+        return n_features < 30 and 2**n_features - 2 <= self.n_samples
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Solve the regression with its constraint."""
         inputs = Inputs.of(task, block)
         present = inputs.present()
-        half = _shapley_coalitions(inputs.keys("kernel_shap"), present, self.n_samples // 2)
-        keep = torch.cat([half, ~half & present[:, None], present[:, None], torch.zeros_like(present)[:, None]], 1)
-        outputs = inputs.kept(keep)
-        scores = shapley_regression(keep[:, :-2].double(), outputs[:, :-2], outputs[:, -2], outputs[:, -1], present)
+        n_features, weights = present.shape[1], None
+        if self._takes_all(n_features):
+            some = _all_coalitions(n_features).expand(len(inputs), -1, -1) & present[:, None]
+            weights = _shapley_kernel(some, present)
+        else:
+            half = _shapley_coalitions(inputs.keys("kernel_shap"), present, self.n_samples // 2)
+            some = torch.cat([half, ~half & present[:, None]], 1)
+        keep = torch.cat([some, present[:, None], torch.zeros_like(present)[:, None]], 1)
+        outputs = inputs.kept_of(keep)
+        ends = (outputs[:, -2], outputs[:, -1])
+        scores = shapley_regression(some.double(), outputs[:, :-2], *ends, present, weights)
         return Scores(scores, None, torch.full((len(inputs),), keep.shape[1]))
 
 
@@ -198,6 +219,18 @@ def _draw(inputs: Inputs, stage: str, n: int, *, blocks: bool) -> Tensor:
     """Draw n random halves of the features of each input, `(B, n, F)`."""
     keys, place = inputs.keys(stage).repeat_interleave(n), torch.arange(n).repeat(len(inputs))
     return draw_features(inputs.task, keys, place, 0.5, blocks=blocks).view(len(inputs), n, -1)
+
+
+def _all_coalitions(n_features: int) -> Tensor:
+    """Return every coalition but everything and nothing, `(2^F - 2, F)`."""
+    return (torch.arange(1, 2**n_features - 1)[:, None] >> torch.arange(n_features) & 1).bool()
+
+
+def _shapley_kernel(keep: Tensor, present: Tensor) -> Tensor:
+    """Return the Shapley kernel `(B, M)` of coalitions `(B, M, F)`: 1 / (C(F, k) k (F - k)); 0 for all and none."""
+    n, k = present.sum(1, keepdim=True).double(), keep.sum(2).double()
+    ways = torch.exp(torch.lgamma(n + 1) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1))
+    return torch.where((k > 0) & (k < n), 1 / (ways * k * (n - k)).clamp(min=1e-12), 0.0)
 
 
 def _shapley_coalitions(keys: Tensor, present: Tensor, n: int) -> Tensor:
@@ -224,14 +257,14 @@ def _cosine(inputs: Inputs, keep: Tensor) -> Tensor:
     kept = keep.double()
     total = own.sum(1, keepdim=True)
     inner = crossed.sum(1, keepdim=True) + torch.einsum("bmf,bf->bm", kept, own - crossed)
-    square = other.sum(1, keepdim=True) + torch.einsum("bmf,bf->bm", kept, own - other)
+    square = (other.sum(1, keepdim=True) + torch.einsum("bmf,bf->bm", kept, own - other)).clamp(min=0)
     return inner / (total * square).sqrt().clamp(min=1e-8)
 
 
 # --- Regressions, all inputs at once ---------------------------------------------------------------------------------
 
 
-def lasso(design: Tensor, y: Tensor, weights: Tensor, alpha: float, tolerance: float = 1e-7) -> Tensor:
+def lasso(design: Tensor, y: Tensor, weights: Tensor, alpha: float, tolerance: float = 1e-6) -> Tensor:
     """Minimise `sum w (y - a - X b)^2 / (2 sum w) + alpha |b|_1` over b `(B, F)` for each input, by coordinates.
 
     Args:
@@ -239,7 +272,7 @@ def lasso(design: Tensor, y: Tensor, weights: Tensor, alpha: float, tolerance: f
         y: `(B, M)`.
         weights: `(B, M)`.
         alpha: the penalty.
-        tolerance: stop when no fitted value can move further than this in a round.
+        tolerance: an input stops when no fitted value of it moves further than this in a round, in deviations of y.
     """
     share = (weights / weights.sum(1, keepdim=True))[..., None]
     centred = design - (design * share).sum(1, keepdim=True)
@@ -248,22 +281,27 @@ def lasso(design: Tensor, y: Tensor, weights: Tensor, alpha: float, tolerance: f
     wanted = (centred.transpose(1, 2) @ response)[..., 0]
     diagonal = gram.diagonal(dim1=1, dim2=2).contiguous()
     usable = diagonal > 1e-12
+    least = tolerance * ((y[..., None] ** 2 * share).sum(1) - (y[..., None] * share).sum(1) ** 2).clamp(min=0).sqrt()
     slopes, fitted = torch.zeros_like(wanted), torch.zeros_like(wanted)  # b, and G b
+    moving = torch.ones(len(wanted), dtype=torch.bool)
     for _ in range(1000):
-        largest = torch.zeros((), dtype=wanted.dtype)
+        largest = torch.zeros(len(wanted), dtype=wanted.dtype)
         for j in range(wanted.shape[1]):
             pull = wanted[:, j] - fitted[:, j] + diagonal[:, j] * slopes[:, j]
             new = pull.sign() * (pull.abs() - alpha).clamp(min=0) / diagonal[:, j].clamp(min=1e-12) * usable[:, j]
-            step = new - slopes[:, j]
-            slopes[:, j] = new
+            step = (new - slopes[:, j]) * moving  # an input that has settled does not depend on its neighbours
+            slopes[:, j] += step
             fitted += gram[:, j] * step[:, None]
-            largest = torch.maximum(largest, (step.abs() * diagonal[:, j].sqrt()).amax())
-        if largest <= tolerance:
+            largest = torch.maximum(largest, step.abs() * diagonal[:, j].sqrt())
+        moving &= largest > least[:, 0]
+        if not moving.any():
             break
     return slopes
 
 
-def shapley_regression(design: Tensor, y: Tensor, everything: Tensor, nothing: Tensor, present: Tensor) -> Tensor:
+def shapley_regression(
+    design: Tensor, y: Tensor, everything: Tensor, nothing: Tensor, present: Tensor, weights: Tensor | None = None
+) -> Tensor:
     """Fit coalitions' outputs `(B, M)` by additive scores that sum to `everything - nothing`; of least norm if many do.
 
     An even split takes care of the constraint: what is left is regressed on memberships less their mean, which moves
@@ -274,6 +312,9 @@ def shapley_regression(design: Tensor, y: Tensor, everything: Tensor, nothing: T
     size = design.sum(2, keepdim=True)
     centred = (design - size / n_present[..., None]) * present[:, None]
     left = y - nothing[:, None] - size[..., 0] * even
+    if weights is not None:
+        root = weights.sqrt()
+        centred, left = centred * root[..., None], left * root
     n_draws, n_features = design.shape[1:]
     wide = n_features > n_draws
     gram = centred @ centred.transpose(1, 2) if wide else centred.transpose(1, 2) @ centred
@@ -287,6 +328,9 @@ def shapley_regression(design: Tensor, y: Tensor, everything: Tensor, nothing: T
     return (even + moved[..., 0] - level) * present
 
 
-def _check_least(name: str, value: object) -> None:
-    if not is_number(value) or not float(value) >= 0:  # type: ignore[arg-type]
-        raise InputError(f"Expected `{name}` of at least 0, got {value!r}")
+def _refuse_many(name: str, task: Task) -> None:
+    if task.space.n_features > MOST_FEATURES:
+        raise InputError(
+            f"Expected at most {MOST_FEATURES:,} features for method={name!r}, got {task.space.n_features:,}; "
+            "choose larger ones, e.g. space=Image('superpixel')"
+        )

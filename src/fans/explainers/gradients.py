@@ -297,8 +297,11 @@ class DeepLift(ElementMethod):
             logits = task.predict.differentiable(leaf, raw=True)
             if logits.shape[1] < task.outputs.shape[1]:  # a single logit of two classes
                 logits = torch.cat([-logits, logits], 1)
-            multiplier = gradient(logits.gather(1, inputs.target.repeat(2)[:, None]), leaf)[: len(inputs)]
-        return multiplier * (inputs.x - inputs.missing) if self.multiply else multiplier
+            explained = logits.gather(1, inputs.target.repeat(2)[:, None])
+            multiplier = gradient(explained, leaf)[: len(inputs)]
+        scores = multiplier * (inputs.x - inputs.missing)
+        _warn_if_incomplete(scores.sum(1), _difference(explained.detach())[:, 0])
+        return scores if self.multiply else multiplier
 
 
 class _Call:
@@ -338,6 +341,19 @@ class _Call:
         moved = slope * torch.cat([top - y_baseline, y - top])
         flat = torch.zeros_like(self.x).flatten(2).scatter_add_(2, place.flatten(2), moved.flatten(2))
         return _twice(sum(flat.view_as(self.x).chunk(2)))
+
+
+def _warn_if_incomplete(total: Tensor, wanted: Tensor) -> None:
+    """Warn where the scores do not add up: something in the model is out of the rule's reach."""
+    gap = (total - wanted).abs() > 0.01 * wanted.abs().clamp(min=1e-3)
+    if gap.any():
+        warnings.warn(
+            f"Expected DeepLift's scores to add up to the difference of the output, got a gap of more than 1 % for "
+            f"{int(gap.sum())} of {len(gap)} inputs; the model has an activation that is no module of its own, or of a "
+            "kind that the rule does not know",
+            FansWarning,
+            stacklevel=2,
+        )
 
 
 def _difference(both: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from fans.explainers._rivals import (
     probabilities,
     to_planes,
 )
+from fans.spaces.image import blurred
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,7 @@ class MeaningfulPerturbation(ElementMethod):
         """Return what deleted pixels show, `(n, E)`."""
         if self.replace == "baseline":
             return inputs.missing
-        planes = to_planes(inputs.task, inputs.x)
-        height, width = planes.shape[2:]
-        sigma = self.sigma or max(1.0, max(height, width) / 8)
-        blurred = _gaussian(height, sigma, planes.dtype) @ planes @ _gaussian(width, sigma, planes.dtype).T
-        return from_planes(inputs.task, blurred)
+        return from_planes(inputs.task, blurred(to_planes(inputs.task, inputs.x), self.sigma))
 
     def _noise(self, inputs: Inputs, step: int) -> Tensor:
         if not self.noise:
@@ -143,10 +140,3 @@ def _mean(of_cells: Tensor) -> Tensor:
     """Return the mean over cells of each input `(n,)`; 0 where there is none."""
     flat = of_cells.flatten(1)
     return flat.sum(1) / max(1, flat.shape[1])
-
-
-def _gaussian(n: int, sigma: float, dtype: torch.dtype) -> Tensor:
-    """Return the matrix `(n, n)` that blurs one axis; it is cut and weighed anew at the edges."""
-    place = torch.arange(n, dtype=dtype)
-    kernel = torch.exp(-((place[:, None] - place) ** 2) / (2 * sigma**2))
-    return kernel / kernel.sum(1, keepdim=True)

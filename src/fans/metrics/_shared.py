@@ -52,6 +52,9 @@ class Case:
         returns: what the model returns; by default judged from its answers to `inputs`: values in [0, 1] that sum to 1
             (or a single one in [0, 1]) are probabilities. Say so if a single output might be either.
         cache: what cases share.
+        parts: `(B, *input)` what each element adds to the output, for metrics that sum scores up: where a feature's
+            score is that of all its elements together, each has its share. By default the scores.
+        own: what metrics remember of these scores.
     """
 
     model: Model
@@ -65,6 +68,8 @@ class Case:
     truth: Tensor | None = None
     returns: Literal["logits", "probabilities"] | None = None
     cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    parts: Tensor | None = field(default=None, repr=False)
+    own: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._check_tensors()
@@ -101,7 +106,9 @@ class Case:
                 f"Expected `scores` of the inputs' shape {shape}, got {tuple(self.scores.shape)}; give every element "
                 "its feature's score, and each channel of an image an equal share"
             )
-        for name in ("inputs", "scores"):
+        if self.parts is not None and self.parts.shape != self.inputs.shape:
+            raise InputError(f"Expected `parts` of the inputs' shape {shape}, got {tuple(self.parts.shape)}")
+        for name in ("inputs", "scores", *(["parts"] if self.parts is not None else [])):
             n_bad = int((~torch.isfinite(getattr(self, name))).flatten(1).any(1).sum())
             if n_bad:
                 raise InputError(f"Expected finite `{name}`, got NaN or infinity in {n_bad} of {shape[0]} inputs")

@@ -106,6 +106,10 @@ class Infidelity(Metric):
             said = said * (said * delta).sum(1, keepdim=True) / torch.where(square > 0, square, 1.0)
         return (said - delta).square().mean(1)
 
+    def _shares(self, case: Case) -> Tensor:
+        """Return what each element adds; the published kind takes a heatmap as it is shown."""
+        return case.scores if case.parts is None or self.kind == "published" else case.parts.to(case.scores.device)
+
     def _n_copies(self, shape: tuple[int, ...]) -> int:
         if self.kind == "formula":
             return self.n_draws
@@ -137,7 +141,7 @@ class Infidelity(Metric):
         parts = []
         for which, copy in case.chunks(self.n_draws):
             moved = (case.inputs[which] - make(which, copy)).double()
-            parts.append((moved * case.scores[which]).flatten(1).sum(1))
+            parts.append((moved * self._shares(case)[which]).flatten(1).sum(1))
         return torch.cat(parts).view(len(case), self.n_draws).cpu()
 
     # --- Patches ------------------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class Infidelity(Metric):
         owners, n_patches = self._owners(case)
         n_channels = case.inputs.shape[1]
         fills = self._fills(case, n_patches).double()
-        scores = case.scores.double()
+        scores = self._shares(case).double()
         if self.kind == "published":  # every pixel of row l weighs as much as all scores of column l
             scores = (n_channels * scores.sum((1, 2)))[:, None, :, None].expand_as(scores)
         of_image, of_one = (_sums(v, owners, n_patches) for v in (case.inputs.double() * scores, scores))

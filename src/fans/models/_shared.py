@@ -115,7 +115,7 @@ def find_checkpoint(name: str, folder: str | Path | None = None) -> Path:
 def load(name: str, folder: str | Path | None = None) -> tuple[Network, Card]:
     """Return a trained target model in evaluation mode, and its card; the weights are checked against its checksum."""
     path = find_checkpoint(name, folder)
-    card = _read_card(path.with_suffix(".json"))
+    card = read_card(path)
     raw = path.read_bytes()
     found = hashlib.sha256(raw).hexdigest()
     if found != card.sha256:
@@ -128,7 +128,9 @@ def load(name: str, folder: str | Path | None = None) -> tuple[Network, Card]:
     return model, card
 
 
-def _read_card(path: Path) -> Card:
+def read_card(weights: Path) -> Card:
+    """Return the card beside a checkpoint."""
+    path = weights.with_suffix(".json")
     if not path.is_file():
         raise InputError(f"Expected the card {path} beside the checkpoint, got none")
     try:

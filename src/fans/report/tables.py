@@ -2,14 +2,21 @@
 
 import csv
 import io
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import Literal
 
 import numpy as np
 
 from fans.core import Array
+
+FEW = 5
+"""Fewer inputs than this have no interval worth printing."""
+
+Statistic = Literal["mean", "median"]
 
 
 @dataclass(frozen=True)
@@ -17,26 +24,26 @@ class Entry:
     """What was measured for one row, dataset and column.
 
     Attributes:
-        mean, low, high: of the inputs, with the mean's 95 % interval.
-        median: of the inputs.
+        value: the mean of the inputs, or their median.
+        low, high: its 95 % interval.
         n: inputs.
-        paper: what the paper prints, where it does.
+        statistic: which of the two.
     """
 
-    mean: float
+    value: float
     low: float
     high: float
-    median: float
     n: int
-    paper: float | None = None
+    statistic: Statistic = "mean"
 
 
-def entry(values: Array, paper: float | None = None, seed: int = 0, n_draws: int = 2000) -> Entry:
-    """Return the mean of some inputs' values with its bootstrap interval."""
+def entry(values: Array, statistic: Statistic = "mean", seed: int = 0, n_draws: int = 2000) -> Entry:
+    """Return the mean or median of some inputs' values with its bootstrap interval."""
+    of = np.mean if statistic == "mean" else np.median
     values = np.asarray(values, dtype=float)
     drawn = np.random.default_rng(seed).integers(0, len(values), (n_draws, len(values)))
-    low, high = np.quantile(values[drawn].mean(1), [0.025, 0.975])
-    return Entry(float(values.mean()), float(low), float(high), float(np.median(values)), len(values), paper)
+    low, high = np.quantile(of(values[drawn], axis=1), [0.025, 0.975])
+    return Entry(float(of(values)), float(low), float(high), len(values), statistic)
 
 
 @dataclass(frozen=True)
@@ -47,16 +54,22 @@ class Heading:
         name: of the metric.
         higher_is_better: its direction.
         note: what a reader has to know.
+        ranked: whether the best are marked.
     """
 
     name: str
     higher_is_better: bool
     note: str = ""
+    ranked: bool = True
 
     @property
     def arrow(self) -> str:
         """The name with the direction that is better."""
         return f"{self.name} {'↑' if self.higher_is_better else '↓'}"
+
+
+Place = tuple[str, str, str]
+"""Row, dataset and column."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +81,8 @@ class Table:
         datasets: their labels, in order.
         headings: the columns of each dataset.
         rows: names of the methods, and the group of each.
-        entries: by (row, dataset, column).
+        entries: what was measured.
+        paper: what the paper prints.
         notes: sentences below it.
     """
 
@@ -76,16 +90,56 @@ class Table:
     datasets: Sequence[str]
     headings: Sequence[Heading]
     rows: Sequence[tuple[str, str]]
-    entries: Mapping[tuple[str, str, str], Entry]
+    entries: Mapping[Place, Entry]
+    paper: Mapping[Place, float] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=tuple)
 
+    def size(self, dataset: str) -> int:
+        """Return how many inputs the largest entry of a dataset has."""
+        return max((e.n for (_, d, _), e in self.entries.items() if d == dataset), default=0)
+
     def places(self, dataset: str, heading: Heading) -> dict[str, int]:
-        """Return 1 for the best row of a column and 2 for the second best, those that tie alike."""
+        """Return 1 for the best row of a column and 2 for the second best, those that print alike alike.
+
+        Only rows with as many inputs as any other take part.
+        """
         found = {row: self.entries.get((row, dataset, heading.name)) for row, _ in self.rows}
-        means = {row: e.mean for row, e in found.items() if e is not None and math.isfinite(e.mean)}
-        shown = {row: float(f"{m:.3g}") for row, m in means.items()}
+        most = max((e.n for e in found.values() if e), default=0)
+        whole = {row: e.value for row, e in found.items() if e and e.n == most and math.isfinite(e.value)}
+        if not heading.ranked:
+            return {}
+        shown = {row: float(f"{value:.3g}") for row, value in whole.items()}
         levels = sorted(set(shown.values()), reverse=heading.higher_is_better)[:2]
         return {row: levels.index(value) + 1 for row, value in shown.items() if value in levels}
+
+    def lines(self, dataset: str, marks: tuple[str, str, str, str]) -> list[tuple[str, str, list[str]]]:
+        """Return the rows of a dataset that have an entry: name, group, and ours / the paper's in every column."""
+        places = {h.name: self.places(dataset, h) for h in self.headings}
+        out = []
+        for row, group in self.rows:
+            found = [(row, dataset, h.name) for h in self.headings]
+            if any(place in self.entries for place in found):
+                cells = [self._cell(place, places[place[2]].get(row, 0), marks) for place in found]
+                out.append((row, group, cells))
+        return out
+
+    def _cell(self, place: Place, rank: int, marks: tuple[str, str, str, str]) -> str:
+        """Return value and interval, best and second best marked, how many inputs if fewer, the paper's number."""
+        paper = number(self.paper[place]) if place in self.paper else "-"
+        found = self.entries.get(place)
+        if found is None:
+            return f"- / {paper}"
+        bold, end_bold, under, end_under = marks
+        value = number(found.value)
+        value = {1: f"{bold}{value}{end_bold}", 2: f"{under}{value}{end_under}"}.get(rank, value)
+        interval = f" [{number(found.low)}, {number(found.high)}]" if found.n >= FEW else ""
+        n = f" (n={found.n})" if found.n != self.size(place[1]) else ""
+        return f"{value}{interval}{n} / {paper}"
+
+    def remarks(self) -> list[str]:
+        """Return what is to be said below the table."""
+        said = "Ours / the paper's; best and second best are marked among rows with the same number of inputs."
+        return [said, *(f"{h.name}: {h.note}" for h in self.headings if h.note), *self.notes]
 
 
 def number(value: float) -> str:
@@ -97,73 +151,47 @@ def number(value: float) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}" if value else "0"
 
 
-def _cell(found: Entry | None, place: int, marks: tuple[str, str, str, str]) -> str:
-    """Return an entry: mean and interval, best and second best marked, the paper's number behind a bar."""
-    if found is None:
-        return "-"
-    bold, end_bold, under, end_under = marks
-    mean = number(found.mean)
-    mean = {1: f"{bold}{mean}{end_bold}", 2: f"{under}{mean}{end_under}"}.get(place, mean)
-    paper = "-" if found.paper is None else number(found.paper)
-    return f"{mean} [{number(found.low)}, {number(found.high)}] / {paper}"
-
-
 def markdown(table: Table) -> str:
-    """Return the table as Markdown, one part for each dataset: ours / the paper's."""
+    """Return the table as Markdown, one part for each dataset."""
     lines = [f"# {table.title}", ""]
     for dataset in table.datasets:
-        places = {h.name: table.places(dataset, h) for h in table.headings}
         lines += [
-            f"## {dataset}",
+            f"## {dataset}, {table.size(dataset)} inputs",
             "",
-            "| method | n | " + " | ".join(h.arrow for h in table.headings) + " |",
-            "|---|---|" + "---|" * len(table.headings),
+            "| method | " + " | ".join(h.arrow for h in table.headings) + " |",
+            "|---|" + "---|" * len(table.headings),
+            *(f"| {row} | " + " | ".join(c) + " |" for row, _, c in table.lines(dataset, ("**", "**", "<u>", "</u>"))),
+            "",
         ]
-        for row, _ in table.rows:
-            found = [table.entries.get((row, dataset, h.name)) for h in table.headings]
-            if not any(found):
-                continue
-            n = max(e.n for e in found if e)
-            cells = [
-                _cell(e, places[h.name].get(row, 0), ("**", "**", "<u>", "</u>"))
-                for h, e in zip(table.headings, found, strict=True)
-            ]
-            lines.append(f"| {row} | {n} | " + " | ".join(cells) + " |")
-        lines.append("")
-    lines += [f"- {h.name}: {h.note}" for h in table.headings if h.note]
-    return "\n".join([*lines, *(f"- {note}" for note in table.notes)]) + "\n"
+    return "\n".join([*lines, *(f"- {remark}" for remark in table.remarks())]) + "\n"
 
 
 def text(table: Table) -> str:
     """Return the table for a terminal: best with an asterisk, second best with a plus sign."""
     lines = [table.title]
     for dataset in table.datasets:
-        rows = [("method", *(h.arrow for h in table.headings))]
-        for row, _ in table.rows:
-            found = [table.entries.get((row, dataset, h.name)) for h in table.headings]
-            if any(found):
-                places = [table.places(dataset, h).get(row, 0) for h in table.headings]
-                rows.append((row, *(_cell(e, p, ("*", "", "+", "")) for e, p in zip(found, places, strict=True))))
+        rows = [["method", *(h.arrow for h in table.headings)]]
+        rows += [[row, *cells] for row, _, cells in table.lines(dataset, ("*", "", "+", ""))]
         widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-        lines += ["", dataset]
+        lines += ["", f"{dataset}, {table.size(dataset)} inputs"]
         lines += ["  ".join(part.ljust(width) for part, width in zip(r, widths, strict=True)).rstrip() for r in rows]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *table.remarks()]) + "\n"
 
 
 def comma_separated(table: Table) -> str:
     """Return every entry as a line of CSV."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["dataset", "method", "metric", "mean", "low", "high", "median", "n", "paper", "place"])
-    for dataset in table.datasets:
-        for heading in table.headings:
-            places = table.places(dataset, heading)
-            for row, _ in table.rows:
-                e = table.entries.get((row, dataset, heading.name))
-                if e:
-                    numbers = [repr(v) for v in (e.mean, e.low, e.high, e.median)]
-                    paper = "" if e.paper is None else repr(e.paper)
-                    writer.writerow([dataset, row, heading.name, *numbers, e.n, paper, places.get(row, "")])
+    writer.writerow(["dataset", "method", "metric", "statistic", "value", "low", "high", "n", "paper", "place"])
+    for dataset, heading in itertools.product(table.datasets, table.headings):
+        places = table.places(dataset, heading)
+        for row, _ in table.rows:
+            place = (row, dataset, heading.name)
+            if e := table.entries.get(place):
+                numbers = [repr(v) for v in (e.value, e.low, e.high)]
+                paper = repr(table.paper[place]) if place in table.paper else ""
+                name = heading.name.removesuffix(f", {e.statistic}")
+                writer.writerow([dataset, row, name, e.statistic, *numbers, e.n, paper, places.get(row, "")])
     return out.getvalue()
 
 
@@ -172,7 +200,7 @@ body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; }
 table { border-collapse: collapse; margin-bottom: 2em; }
 th, td { padding: 3px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
-small { color: #777; } tr.group td { border-top: 2px solid #999; }
+tr.group td { border-top: 2px solid #999; }
 """
 
 
@@ -181,32 +209,14 @@ def html(table: Table) -> str:
     parts = [
         f"<!doctype html><meta charset='utf-8'><title>{escape(table.title)}</title><style>{_STYLE}</style>",
         f"<h1>{escape(table.title)}</h1>",
-        "<p>Mean and 95 % interval; best in bold, second best underlined; below it the paper's number.</p>",
     ]
     for dataset in table.datasets:
         heads = "".join(f"<th>{escape(h.arrow)}</th>" for h in table.headings)
-        parts.append(f"<h2>{escape(dataset)}</h2><table><tr><th>method</th>{heads}</tr>")
+        parts.append(f"<h2>{escape(dataset)}, {table.size(dataset)} inputs</h2><table><tr><th>method</th>{heads}</tr>")
         last = None
-        for row, group in table.rows:
-            found = [table.entries.get((row, dataset, h.name)) for h in table.headings]
-            if not any(found):
-                continue
+        for row, group, cells in table.lines(dataset, ("<b>", "</b>", "<u>", "</u>")):
             kind = " class='group'" if last not in (None, group) else ""
-            cells = "".join(
-                f"<td>{_html_cell(e, table.places(dataset, h).get(row, 0))}</td>"
-                for h, e in zip(table.headings, found, strict=True)
-            )
-            parts.append(f"<tr{kind}><td>{escape(row)}</td>{cells}</tr>")
+            parts.append(f"<tr{kind}><td>{escape(row)}</td>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
             last = group
         parts.append("</table>")
-    notes = [f"{h.name}: {h.note}" for h in table.headings if h.note] + list(table.notes)
-    return "\n".join([*parts, "<ul>", *(f"<li>{escape(note)}</li>" for note in notes), "</ul>"]) + "\n"
-
-
-def _html_cell(found: Entry | None, place: int) -> str:
-    if found is None:
-        return "-"
-    mean = number(found.mean)
-    mean = {1: f"<b>{mean}</b>", 2: f"<u>{mean}</u>"}.get(place, mean)
-    paper = "-" if found.paper is None else number(found.paper)
-    return f"{mean} <small>[{number(found.low)}, {number(found.high)}]</small><br><small>{paper}</small>"
+    return "\n".join([*parts, "<ul>", *(f"<li>{escape(remark)}</li>" for remark in table.remarks()), "</ul>"]) + "\n"

@@ -121,12 +121,12 @@ class FittedImage(FittedSpace):
                 f" or (samples, height, width), got {shape}"
             )
         self.shape = shape[1:]
-        self._channels = self._find_channels(image.channels, shape)
-        self._height, self._width = self.shape[1:] if self._channels == "first" else self.shape[:2]
+        self.channels = self._find_channels(image.channels, shape)
+        self._height, self._width = self.shape[1:] if self.channels == "first" else self.shape[:2]
         self._side = 1 if image.kind == "pixel" else image.patch or -(-max(self._height, self._width) // 16)
         axes = np.arange(self._height * self._width).reshape(self._height, self._width)
-        if self._channels != "none":
-            axes = np.expand_dims(axes, 0 if self._channels == "first" else -1)
+        if self.channels != "none":
+            axes = np.expand_dims(axes, 0 if self.channels == "first" else -1)
         # (E,) the pixel, row by row, of each element
         self._pixel = torch.from_numpy(np.broadcast_to(axes, self.shape).ravel().copy())
         self._channel = self._channel_of_element()
@@ -154,9 +154,9 @@ class FittedImage(FittedSpace):
 
     def _channel_of_element(self) -> Tensor:
         """Return the channel `(E,)` of each element."""
-        if self._channels == "none":
+        if self.channels == "none":
             return torch.zeros_like(self._pixel)
-        axis = 0 if self._channels == "first" else 2
+        axis = 0 if self.channels == "first" else 2
         numbers = np.arange(self.shape[axis]).reshape([-1 if a == axis else 1 for a in range(3)])
         return torch.from_numpy(np.broadcast_to(numbers, self.shape).ravel().copy())
 
@@ -200,9 +200,9 @@ class FittedImage(FittedSpace):
     def planes(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` as `(n, channels, height, width)`."""
         images = rows.view(-1, *self.shape)
-        if self._channels == "none":
+        if self.channels == "none":
             return images[:, None]
-        return images if self._channels == "first" else images.movedim(-1, 1)
+        return images if self.channels == "first" else images.movedim(-1, 1)
 
     def encode(self, inputs: Any, what: str) -> Tensor:
         """Return images as rows `(n, E)` in the order their elements came."""
@@ -300,10 +300,9 @@ class FittedImage(FittedSpace):
         return (total / (self._height * self._width))[self._channel].view(self.shape)
 
     def _blur(self, rows: Tensor) -> Tensor:
-        """Return the images blurred by a Gaussian, which is cut and weighed anew at the edges."""
-        sigma = self.image.sigma or max(1.0, max(self._height, self._width) / 8)
-        blurred = _gaussian(self._height, sigma, rows) @ self.planes(rows) @ _gaussian(self._width, sigma, rows).T
-        return (blurred.movedim(1, -1) if self._channels == "last" else blurred).reshape(len(rows), -1)
+        """Return the images blurred."""
+        planes = blurred(self.planes(rows), self.image.sigma)
+        return (planes.movedim(1, -1) if self.channels == "last" else planes).reshape(len(rows), -1)
 
     def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:
         """Return squared distances, standardised for `"rms"`, summed over the elements of each region."""
@@ -343,8 +342,19 @@ def _numbers(inputs: Any, what: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _gaussian(n: int, sigma: float, like: Tensor) -> Tensor:
+def blurred(planes: Tensor, sigma: float | None = None) -> Tensor:
+    """Return planes `(n, channels, height, width)` blurred by a Gaussian, which is cut and weighed anew at the edges.
+
+    `sigma` is in pixels; by default an eighth of the longer side.
+    """
+    height, width = planes.shape[2:]
+    sigma = sigma or max(1.0, max(height, width) / 8)
+    down, across = (_gaussian(n, sigma, planes.dtype) for n in (height, width))
+    return down @ planes @ across.T
+
+
+def _gaussian(n: int, sigma: float, dtype: torch.dtype) -> Tensor:
     """Return the matrix `(n, n)` that blurs one axis; rows sum to 1."""
-    places = torch.arange(n, dtype=like.dtype)
+    places = torch.arange(n, dtype=dtype)
     kernel = torch.exp(-((places[:, None] - places) ** 2) / (2 * sigma**2))
     return kernel / kernel.sum(1, keepdim=True)
