@@ -224,13 +224,15 @@ class Explainer:
     def _n_samples(self) -> int:
         return min(self.neighbourhood.n_background, len(self.task.background)) + self.neighbourhood.n_local + 1
 
-    def _blocks(self, n_inputs: int) -> Iterator[slice]:
+    def _blocks(self, n_inputs: int, *, only_scores: bool = False) -> Iterator[slice]:
         """Cut inputs into blocks that fill the model's batches, also in a method that takes few rows at a time."""
         task = self.task
         n_features, n_elements = task.space.n_features, task.space.n_elements
         n_tried = max(len(sizes(n_features)), self.settings.n_perturb)
         at_once = self.method.at_once(n_features)
-        rows_per_input = max(at_once, self.selection.n_sweep, 2 * self._n_samples * n_tried)
+        rows_per_input = max(at_once, self._n_samples)
+        if not only_scores:
+            rows_per_input = max(rows_per_input, self.selection.n_sweep, 2 * self._n_samples * n_tried)
         held = 8 * self.neighbourhood.n_local * n_elements + 16 * self._n_samples * n_features  # bytes, about
         held += 10 * at_once * n_features
         most = max(1, MOST_HELD // held)
@@ -249,7 +251,7 @@ class Explainer:
         with self.task.predict.session():
             parts = [
                 self.method.attribute(self.task, inputs.block(part).block, self.settings).scores
-                for part in self._blocks(len(rows))
+                for part in self._blocks(len(rows), only_scores=True)
             ]
         return torch.cat(parts).numpy()
 

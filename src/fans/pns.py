@@ -29,7 +29,8 @@ def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor
 
     Args:
         rows: `(n, E)` samples.
-        hit: `(n, E)` bool, m restricted to s.
+        hit: `(n, E)` bool, m restricted to s; or -1 for a hit and 0 for none in integers as wide as the rows' numbers,
+            which are overwritten.
         baseline: `(E,)` or `(n, E)`.
 
     Returns:
@@ -38,9 +39,11 @@ def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor
     # The same as torch.where(hit, baseline, rows), on the bits: faster, and which rows moved comes with it.
     integer = torch.int32 if rows.element_size() == 4 else torch.int64
     bits = rows.view(integer)
-    difference = (bits ^ baseline.view(integer)) & hit.to(integer).neg_()
+    difference = hit.to(integer).neg_() if hit.dtype == torch.bool else hit
+    difference &= bits ^ baseline.view(integer)
     moved = (difference.amax(1) > 0) | (difference.amin(1) < 0)
-    return (difference ^ bits).view(rows.dtype), moved
+    difference ^= bits
+    return difference.view(rows.dtype), moved
 
 
 def gaussian(squared: Tensor, width: Tensor) -> Tensor:

@@ -116,17 +116,21 @@ class Predictor:
             self.kind = "probability"  # a callable that returns class probabilities
         return outputs
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Return outputs `(n, C)`, evaluated in batches of at most `max_batch` rows."""
+    def __call__(self, rows: Tensor, *, fresh: bool = False) -> Tensor:
+        """Return outputs `(n, C)`, evaluated in batches of at most `max_batch` rows.
+
+        A model may overwrite what it is given, so it gets a copy, unless the rows are `fresh` and nobody else's.
+        """
         if not len(rows):
             raise InputError("Expected at least one row to evaluate, got none")
-        parts = [self._checked(rows[i : i + self.max_batch]) for i in range(0, len(rows), self.max_batch)]
+        pieces = [rows[i : i + self.max_batch] for i in range(0, len(rows), self.max_batch)]
+        parts = [self._checked(piece if fresh else piece.clone()) for piece in pieces]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _answer(self, rows: Tensor) -> Any:
         """Ask the model; a module that fails from the start is told what it was given."""
         try:
-            return self._call(rows.clone())  # a model may overwrite what it is given
+            return self._call(rows)
         except FansError:
             raise
         except Exception as error:

@@ -170,19 +170,21 @@ def run(
     change = torch.zeros(n_jobs * n_samples * k, dtype=torch.float64)
     n_rows = torch.zeros(n_jobs, dtype=torch.int64)
     step = task.predict.max_batch
+    integer = torch.int32 if pool.pool.element_size() == 4 else torch.int64
     for start in range(0, len(change), step):
         flat = torch.arange(start, min(start + step, len(change)))
         job, place = flat // (n_samples * k), flat % (n_samples * k)
         origin = jobs.index.take(flat // k)
         rows = pool.pool.index_select(0, origin)
         baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
-        hit = pool.units.spread(hits(job, place), jobs.owner[job])
-        perturbed, moved = perturb(rows, hit, baseline)
+        # As integers of -1 and 0, spread to elements: one pass over the rows less than booleans take.
+        hit = hits(job, place).to(integer).neg_()
+        perturbed, moved = perturb(rows, pool.units.spread(hit, jobs.owner[job]), baseline)
         if not moved.all():
             kept = moved.nonzero()[:, 0]
             perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
         if len(flat):
-            after, before = task.predict(perturbed), pool.outputs.index_select(0, origin)
+            after, before = task.predict(perturbed, fresh=True), pool.outputs.index_select(0, origin)
             change.index_copy_(0, flat, measure_change(after, before, jobs.target[job], kind))
             n_rows.index_add_(0, job, torch.ones_like(job))
     return change.view(n_jobs, n_samples, k), n_rows
