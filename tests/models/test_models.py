@@ -20,7 +20,7 @@ from fans.models.lenet import RELEASED
 
 ROOT = Path(__file__).parents[2] / CHECKPOINTS
 KEPT = sorted(p.stem for p in ROOT.glob("*.json"))
-GOALS = {"mnist": 0.985, "fashion_mnist": 0.89}
+GOALS = {"mnist": 0.985, "fashion_mnist": 0.89, "cifar10": 0.9}
 
 
 def shaken(name: str) -> Network:
@@ -175,7 +175,7 @@ def test_what_is_kept_works(name):
 
 
 @pytest.mark.usefixtures("full_data")
-@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])  # of cifar10 that takes minutes
 def test_accuracy_is_what_the_card_says(name):
     model, its_card = models.load(name)
     assert right(model, load_images(name, "test")) == pytest.approx(its_card.accuracy, abs=2e-4)
