@@ -157,6 +157,9 @@ def test_killed_before_any_step_of_writing(tmp_path, launch, begun, whole):
 def test_no_worker_outlives_its_parent(tmp_path, launch, begun):
     process = launch(tmp_path / "run", "--workers", 2, TROUBLE="wait@0")
     begun.wait(12)
+    deadline = time.monotonic() + 20
+    while len(list((tmp_path / "run" / "records").glob("*.json"))) < 11 and time.monotonic() < deadline:
+        time.sleep(0.02)  # the last one that was begun is still to be written
     process.kill()
     process.communicate(timeout=10)  # the worker that waits shares this output
     with runs._locked(tmp_path / "run" / "locks" / f"{KEYS[0]}.lock") as ours:
