@@ -15,6 +15,9 @@ if "fans" not in sys.modules:  # alone: the runner needs nothing of the rest, an
     package.__path__ = [str(Path(__file__).parents[1] / "src" / "fans")]
     sys.modules["fans"] = package
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # inherited from a shell that put the tests in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 from fans.core import FansError
 from fans.runs import Cell, Result, Run
 

@@ -264,3 +264,15 @@ def test_real_data_beats_a_random_subset_of_the_same_size():
         twins = np.array([rng.permutation(row) for row in e.subset])
         gap = explainer.score(data.data[400:420], e.subset).pns - explainer.score(data.data[400:420], twins).pns
     assert gap.mean() > 2 * gap.std() / math.sqrt(len(gap))
+
+
+def test_what_is_prepared_beforehand_is_what_an_explanation_would_find():
+    """Also with a module left in training mode, whose dropout must not speak."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2))
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    early, late = (fans.Explainer(model, rows, tolerance="noise") for _ in range(2))
+    assert early.prepare() == {}
+    found, expected = early(rows[:3]), late(rows[:3])
+    assert model.training
+    assert found.tolerance.tolist() == expected.tolerance.tolist()
+    assert found.evaluations["shared"] == expected.evaluations["shared"]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,8 @@ from fans.core import Array, Explanation, FansWarning, InputError, extra
 from fans.explain import Explainer
 from fans.explainers._shared import Method
 from fans.metrics import Case, Metric, metric
-from fans.spaces.image import FittedImage, Image
+from fans.spaces import guess_space
+from fans.spaces._shared import FittedSpace, Units
 
 
 @dataclass(frozen=True)
@@ -79,20 +80,24 @@ def evaluate(
     if explainer is None and model is None:
         raise InputError("Expected the model that was explained, or its explainer, got neither; pass `explainer=`")
     judges = dict(_named(metrics))
-    layout = _Layout.of(explanation, explainer)
-    ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model)
+    space = explainer.task.space if explainer is not None else guess_space(explanation.inputs).fit(explanation.inputs)
+    ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model, space)
+    inputs, heatmap, parts = (
+        space.planes(torch.from_numpy(np.array(a)).flatten(1))
+        for a in (explanation.inputs, explanation.heatmap.astype(np.float64), _parts(explanation))
+    )
     case = Case(
-        layout.asking(ask),
-        layout.planes(torch.from_numpy(explanation.inputs.copy())),
-        layout.planes(torch.from_numpy(np.ascontiguousarray(explanation.heatmap, dtype=np.float64))),
+        ask,
+        inputs,
+        heatmap,
         torch.from_numpy(explanation.target.astype(np.int64)),
         explanation.ids,
         explanation.seed,
         max_batch or (explainer.task.predict.max_batch if explainer is not None else 1024),
-        None if explainer is None else layout.explaining(explainer),
-        None if truth is None else layout.planes(torch.as_tensor(np.array(truth))),
+        None if explainer is None else _explain_with(explainer),
+        None if truth is None else space.planes(torch.as_tensor(np.array(truth)).flatten(1)),
         returns=_returns(explainer) if model is None and explainer is not None else None,
-        parts=layout.planes(torch.from_numpy(_parts(explanation))),
+        parts=parts,
     )
     values = {name: judge(case).numpy() for name, judge in judges.items()}
     return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
@@ -100,13 +105,13 @@ def evaluate(
 
 def _parts(explanation: Explanation) -> Array:
     """Return each element's share of its feature's score, where that is the score of all of them together."""
-    heatmap = np.ascontiguousarray(explanation.heatmap, dtype=np.float64)
     member: Any = Method.registry.get(explanation.method)
     if member is not None and member.per_element:
-        return heatmap
-    elements = np.broadcast_to(explanation.elements, explanation.inputs.shape).reshape(len(explanation), -1)
-    count = np.stack([np.bincount(row, minlength=len(explanation.feature_names)) for row in elements])
-    return heatmap / np.take_along_axis(count, elements, 1).reshape(heatmap.shape)
+        return explanation.heatmap.astype(np.float64)
+    shared = explanation.elements.ndim < explanation.inputs.ndim
+    of_element = torch.from_numpy(explanation.elements.copy()).reshape(1 if shared else len(explanation), -1)
+    units = Units(of_element, torch.zeros(len(of_element), len(explanation.feature_names)), shared)
+    return replace(explanation, scores=explanation.scores / units.n_elements.numpy()).heatmap
 
 
 def _returns(explainer: Explainer) -> Literal["logits", "probabilities"]:
@@ -134,65 +139,40 @@ def _model_of(explainer: Explainer) -> Callable[[Tensor], Tensor]:
     predict = explainer.task.predict
 
     def ask(rows: Tensor) -> Tensor:
-        flat = rows.flatten(1).to(explainer.task.background.dtype)
+        flat = explainer.task.space.rows(rows).to(explainer.task.background.dtype)
         with predict.session():
             return predict.differentiable(flat, raw=True) if predict.is_module else predict(flat)
 
     return ask
 
 
-def _wrapped(model: Any) -> Callable[[Tensor], Tensor]:
-    """Return a module as it is, a callable on arrays as one on tensors."""
-    if isinstance(model, nn.Module):
-        like = next((p for p in model.parameters() if p.is_floating_point()), torch.zeros(()))
-        return lambda rows: model(rows.to(like.device, like.dtype))
+def _wrapped(model: Any, space: FittedSpace) -> Callable[[Tensor], Tensor]:
+    """Return a module, or a callable on arrays, as a function of inputs in the form that metrics take."""
     if not callable(model):
         raise InputError(f"Expected `model` as a torch module or a callable, got {type(model).__name__}")
+    like = (
+        next((p for p in model.parameters() if p.is_floating_point()), None) if isinstance(model, nn.Module) else None
+    )
 
-    def ask(rows: Tensor) -> Tensor:
+    def ask(inputs: Tensor) -> Tensor:
+        rows = space.rows(inputs).view(-1, *space.shape)
+        if isinstance(model, nn.Module):
+            out: Tensor = model(rows if like is None else rows.to(like.device, like.dtype))
+            return out
         return torch.as_tensor(np.asarray(model(rows.numpy())))
 
     return ask
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where an image's channels are: metrics want them first, the model as they came."""
+def _explain_with(explainer: Explainer) -> Callable[[Tensor, Tensor, Sequence[int | str]], Tensor]:
+    """Return what explains changed inputs, in the form that metrics take."""
+    space = explainer.task.space
 
-    channels: Literal["first", "last", "none"]
+    def explain(inputs: Tensor, target: Tensor, ids: Sequence[int | str]) -> Tensor:
+        rows = space.rows(inputs).view(-1, *space.shape)
+        with warnings.catch_warnings():  # a metric's noise leaves the range of the data, as it is meant to
+            warnings.filterwarnings("ignore", ".*in the range of", FansWarning)
+            found = torch.from_numpy(explainer.heatmaps(rows, target.tolist(), list(ids)))
+        return space.planes(found.flatten(1))
 
-    @classmethod
-    def of(cls, explanation: Explanation, explainer: Explainer | None) -> "_Layout":
-        """As the explainer's space has it, or as a space would guess."""
-        if explanation.modality != "image":
-            return cls("first")
-        space = explainer.task.space if explainer is not None else Image("pixel").fit(explanation.inputs)
-        assert isinstance(space, FittedImage)
-        return cls(space.channels)
-
-    def planes(self, rows: Tensor) -> Tensor:
-        """Put the channels first."""
-        if self.channels == "none":
-            return rows[:, None]
-        return rows.movedim(-1, 1).contiguous() if self.channels == "last" else rows
-
-    def back(self, rows: Tensor) -> Tensor:
-        """Put them where they were."""
-        if self.channels == "none":
-            return rows[:, 0]
-        return rows.movedim(1, -1).contiguous() if self.channels == "last" else rows
-
-    def asking(self, model: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """Return the model as a function of inputs with channels first."""
-        return model if self.channels == "first" else lambda rows: model(self.back(rows))
-
-    def explaining(self, explainer: Explainer) -> Callable[[Tensor, Tensor, Sequence[int | str]], Tensor]:
-        """Return what explains inputs with channels first."""
-
-        def explain(rows: Tensor, target: Tensor, ids: Sequence[int | str]) -> Tensor:
-            with warnings.catch_warnings():  # a metric's noise leaves the range of the data, as it is meant to
-                warnings.filterwarnings("ignore", ".*in the range of", FansWarning)
-                found = explainer.heatmaps(self.back(rows), target.tolist(), list(ids))
-            return self.planes(torch.from_numpy(found))
-
-        return explain
+    return explain

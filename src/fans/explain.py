@@ -172,7 +172,7 @@ class Explainer:
         inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
         done = _Results(len(rows))
         try:
-            self._training = self.method.prepare(self.task, self.seed)
+            self.prepare()
             with self.task.predict.session(), _progress(progress, len(rows)) as advance:
                 for part in self._blocks(len(rows)):
                     done.add(self._explain(inputs.block(part)))
@@ -272,8 +272,7 @@ class Explainer:
         units, owner = space.units(rows), torch.arange(len(rows))
         values = torch.from_numpy(np.asarray(scores, dtype=np.float64))
         if parts and not self.method.per_element:
-            elements = torch.ones(len(units.of_element), 1, space.n_elements, dtype=torch.float64)
-            values = values / units.collect(elements)[:, 0].clamp(min=1)
+            values = values / units.n_elements
         return units.spread(values, owner).view(-1, *space.shape).numpy()
 
     def _explain(self, ready: "_Ready") -> "_Piece":
@@ -359,9 +358,10 @@ class Explainer:
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
         named = self.neighbourhood.tolerance is None or isinstance(self.neighbourhood.tolerance, str)
-        if self.method.looks_around and named and not self.neighbourhood.seeks_tolerance:
-            self.noise_tolerance()
-        self._training = self.method.prepare(self.task, self.seed)
+        with self.task.predict.session():
+            if named and not self.neighbourhood.seeks_tolerance:
+                self.noise_tolerance()
+            self._training = self.method.prepare(self.task, self.seed)
         return self._training
 
     def _n_shared(self) -> int:

@@ -24,6 +24,11 @@ Change = Literal["target", "l2", "label"]
 Estimator = Literal["exact", "weighted", "resample"]
 
 
+def bits_of(rows: Tensor) -> torch.dtype:
+    """Return the integers that are as wide as the rows' numbers."""
+    return torch.int32 if rows.element_size() == 4 else torch.int64
+
+
 def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
     """Replace the hit elements by the baseline (Eq. 3): `g(x, s, x') = (1 - m_s) x_s + m_s x'_s`, x outside s.
 
@@ -37,7 +42,7 @@ def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor
         The perturbed rows `(n, E)`, and which of them `(n,)` differ from the samples at all.
     """
     # The same as torch.where(hit, baseline, rows), on the bits: faster, and which rows moved comes with it.
-    integer = torch.int32 if rows.element_size() == 4 else torch.int64
+    integer = bits_of(rows)
     bits = rows.view(integer)
     difference = hit.to(integer).neg_() if hit.dtype == torch.bool else hit
     difference &= bits ^ baseline.view(integer)

@@ -317,7 +317,7 @@ class Run:
         """
         check_whole("workers", workers, 1)
         try:
-            function = _resolve(do, by_name=workers > 1)
+            function = resolve(do, by_name=workers > 1)
             with _saving(self.folder):
                 self._make_folders()
             board = _Board(self, workers, tell, every)
@@ -637,7 +637,7 @@ class _Worker:
 def _serve(connection: Any, folder: Path, do: Work) -> None:
     """Do the cells that the parent sends, until it sends no more; end with it if it dies."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    run, function = Run(folder, {}, ()), _resolve(do)
+    run, function = Run(folder, {}, ()), resolve(do)
     try:
         connection.send("ready")
         while True:
@@ -662,8 +662,8 @@ def _ending(code: int | None) -> str:
     return f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
 
 
-def _resolve(do: Work, *, by_name: bool = False) -> Callable[[Cell], Result]:
-    """Return the function that does a cell; with `by_name` it must be one that another process can find."""
+def resolve(do: str | Callable[..., Any], *, by_name: bool = False) -> Callable[..., Any]:
+    """Return the function that `do` is or names; with `by_name` it must be one that another process can find."""
     try:
         if not isinstance(do, str):
             if by_name:

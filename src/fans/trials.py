@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.core import InputError
-from fans.pns import Change, Search, Settings, measure_change, perturb
+from fans.pns import Change, Search, Settings, bits_of, measure_change, perturb
 from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
 from fans.task import Task
 
@@ -170,7 +170,6 @@ def run(
     change = torch.zeros(n_jobs * n_samples * k, dtype=torch.float64)
     n_rows = torch.zeros(n_jobs, dtype=torch.int64)
     step = task.predict.max_batch
-    integer = torch.int32 if pool.pool.element_size() == 4 else torch.int64
     for start in range(0, len(change), step):
         flat = torch.arange(start, min(start + step, len(change)))
         job, place = flat // (n_samples * k), flat % (n_samples * k)
@@ -178,7 +177,7 @@ def run(
         rows = pool.pool.index_select(0, origin)
         baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
         # As integers of -1 and 0, spread to elements: one pass over the rows less than booleans take.
-        hit = hits(job, place).to(integer).neg_()
+        hit = hits(job, place).to(bits_of(rows)).neg_()
         perturbed, moved = perturb(rows, pool.units.spread(hit, jobs.owner[job]), baseline)
         if not moved.all():
             kept = moved.nonzero()[:, 0]

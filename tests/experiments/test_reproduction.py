@@ -38,19 +38,24 @@ def authors_case() -> Case:
     return Case(model, images, torch.zeros_like(images), labels, range(200))
 
 
-def scores_of(name: str) -> torch.Tensor:
+def scores_of(name: str, seed: int = 0) -> torch.Tensor:
     given, (method, settings, _) = authors_case(), ROWS[name]
     space = Image("pixel", value_range=(-1.0, 1.0))
     explainer = fans.Explainer(
-        given.model, given.inputs[:20], space=space, baseline=0.0, output="raw", method=method, **settings
+        given.model, given.inputs[:20], space=space, baseline=0.0, output="raw", method=method, seed=seed, **settings
     )
     return torch.from_numpy(explainer.heatmaps(given.inputs, given.target.tolist()))
 
 
+def judged(scores: torch.Tensor) -> Case:
+    given = authors_case()
+    return Case(given.model, given.inputs, scores, given.target, given.ids, cache=given.cache)
+
+
 def check(name: str, scores: torch.Tensor) -> None:
     """INF within 5 %, IR within 0.2, SPA within 0.002 of the paper's."""
-    given, (inf, ir, spa) = authors_case(), ROWS[name][2]
-    case = Case(given.model, given.inputs, scores, given.target, given.ids, cache=given.cache)
+    inf, ir, spa = ROWS[name][2]
+    case = judged(scores)
     found = {k: float(metric(k, **s)(case).mean()) for k, s in PUBLISHED.items()}
     assert found["infidelity"] == pytest.approx(inf, rel=0.05)
     assert found["irof"] == pytest.approx(ir, abs=0.2)
@@ -63,10 +68,12 @@ def test_the_digits_of_the_paper_come_out(name):
 
 
 def test_the_digits_of_gradient_shap_come_out_with_captum_s_draws(monkeypatch):
-    """Five random points an image: over seeds IR is anything from 57.8 to 61.6, captum's and ours alike.
+    """Five random points an image: from seed to seed IR moves by more than what is asked of it here.
 
     So captum draws, with its first seed, and our method gets the same points.
     """
+    irof = [float(metric("irof")(judged(scores_of("GradShap", seed))).mean()) for seed in (0, 2)]
+    assert abs(irof[0] - irof[1]) > 0.5
     captum = pytest.importorskip("captum.attr")
     given, drawn = authors_case(), []
     uniform = np.random.uniform

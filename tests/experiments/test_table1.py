@@ -1,6 +1,7 @@
 """The experiment's file, its cells, and what a run of a few cells comes to."""
 
 import csv
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import fields
@@ -44,7 +45,8 @@ def test_every_row_and_column_exists_and_takes_its_settings():
     for row in EXPERIMENT.rows:
         member: Any = Method.registry[row.method]
         known = {f.name for kind in (member, Settings, Neighbourhood, Selection) for f in fields(kind)} | OTHERS
-        for call in [row.on(d.name) for d in EXPERIMENT.datasets] + row.candidates():
+        names = [d.name for d in EXPERIMENT.datasets]
+        for call in [row.on(name) for name in names] + [c for name in names for c in row.candidates(name)]:
             assert set(call["settings"]) <= known, row.name
             if call["space"] is not None:
                 Image(**call["space"])
@@ -65,10 +67,10 @@ def test_every_number_of_the_paper_has_its_row_and_column():
 
 
 def test_rivals_are_searched_over_at_least_six_settings_on_images_not_reported():
-    for row in EXPERIMENT.rows:
+    for row, dataset in itertools.product(EXPERIMENT.rows, EXPERIMENT.datasets):
         if row.search:
-            tried = {json.dumps(call, sort_keys=True) for call in row.candidates()}
-            assert len(tried) == len(row.candidates()) >= 6, row.name
+            tried = {json.dumps(call, sort_keys=True) for call in row.candidates(dataset.name)}
+            assert len(tried) == len(row.candidates(dataset.name)) >= 6, row.name
         else:
             assert row.group in ("controls", "FANS")
     for dataset in EXPERIMENT.datasets:
@@ -269,7 +271,7 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     capsys.readouterr()
     file.write_text(SMALL + "seed: 1\n")
     assert main(["run", str(file), "--out", str(folder), "--rows", "IG", "--n", "2"]) == 1
-    assert "the settings of fashion_mnist / IG in" in capsys.readouterr().err
+    assert "one configuration of IG on fashion_mnist in a folder, got two" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("slices")

@@ -296,7 +296,9 @@ def test_training_is_paid_once_and_reported_apart():
     assert found.evaluations["scoring"].tolist() == [1] * 5
     assert method.cost(36) == 1
     training = method.training
-    assert training["rows"] == 1 + 20 + 3 * 4 * 20  # channels, scales, and four times every image an epoch
+    assert (
+        training["rows"] == method.training_cost(20) == 1 + 20 + 3 * 4 * 20
+    )  # channels, scales, and four times every image an epoch
     assert training["seconds"] > 0
     assert len(training["loss"]) == 3
     model.seen.clear()

@@ -228,6 +228,23 @@ def test_the_lasso_is_that_of_scikit_learn():
         assert found[i].numpy() == pytest.approx(expected.coef_, abs=1e-6)
 
 
+def test_the_lasso_is_solved_where_features_outnumber_rows():
+    """What makes a solution: the residual pulls every chosen feature by alpha, and no other one further."""
+    design = torch.from_numpy(RNG.random((4, 60, 150)) > 0.5).double()
+    y, weights = torch.from_numpy(RNG.normal(size=(4, 60))), torch.from_numpy(RNG.random((4, 60)))
+    together = lasso(design, y, weights, 0.002)
+    for i in range(4):
+        alone = lasso(design[i : i + 1], y[i : i + 1], weights[i : i + 1], 0.002)[0]
+        assert together[i] == pytest.approx(alone, abs=1e-12)
+        share = weights[i] / weights[i].sum()
+        centred = design[i] - share @ design[i]
+        pull = centred.T @ (share * (y[i] - share @ y[i] - centred @ alone))
+        chosen = alone != 0
+        assert 0 < chosen.sum() < 60
+        assert pull[chosen] == pytest.approx(0.002 * alone[chosen].sign(), abs=1e-6)
+        assert pull.abs().max() <= 0.002 + 1e-6
+
+
 def test_lime_survives_rounding_and_small_outputs():
     """What is left may be nothing at all; and outputs of any scale are fitted alike."""
     x, missing = np.zeros((1, 5)), np.full(5, 1 / 3)

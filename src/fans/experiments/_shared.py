@@ -5,7 +5,7 @@ import itertools
 import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from fans.metrics import Metric
 from fans.pns import Settings
 
 FOLDER = Path(__file__).parent / "paper"
+
+POOLED = ", our units"
+"""What the name of a row on FANS's units ends with."""
 
 Plain = Mapping[str, Any]
 
@@ -87,6 +90,7 @@ class Row:
         settings: of the explainer, on every dataset.
         chosen: by dataset, the settings that the search chose.
         search: values tried of each setting, all combinations; a setting called `space` is one.
+        search_at: by dataset, the values of some settings there instead, for a model that is dear.
         limit: by dataset, the share of the inputs.
         column_limit: by column and dataset, the share of the inputs for a column that is dear.
         paper: name of the paper's row.
@@ -101,6 +105,7 @@ class Row:
     settings: Plain = field(default_factory=dict)
     chosen: Mapping[str, Plain] = field(default_factory=dict)
     search: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    search_at: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
     limit: Mapping[str, float] = field(default_factory=dict)
     column_limit: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     paper: str | None = None
@@ -120,14 +125,13 @@ class Row:
 
     def all_settings(self) -> set[str]:
         """Return the names of all settings that occur in it."""
-        return {*self.settings, *self.search, *itertools.chain.from_iterable(self.chosen.values())}
+        by_dataset = (*self.chosen.values(), *self.search_at.values())
+        return {*self.settings, *self.search, *itertools.chain.from_iterable(by_dataset)}
 
-    def candidates(self) -> list[dict[str, Any]]:
-        """Return the explainer's arguments of every combination that the search tries."""
-        names = list(self.search)
-        return [
-            self._call(dict(zip(names, values, strict=True))) for values in itertools.product(*self.search.values())
-        ]
+    def candidates(self, dataset: str) -> list[dict[str, Any]]:
+        """Return the explainer's arguments of every combination that the search tries on a dataset."""
+        tried = dict(self.search) | dict(self.search_at.get(dataset, {}))
+        return [self._call(dict(zip(tried, values, strict=True))) for values in itertools.product(*tried.values())]
 
     def _call(self, chosen: Plain) -> dict[str, Any]:
         settings = dict(self.settings) | dict(chosen)
@@ -182,7 +186,7 @@ class Experiment:
                 choose(f"the method of {row.name!r} in {where}", row.method, sorted(Method.registry))
             ]
             _check_names(f"a setting of {row.name!r} in {where}", row.all_settings(), _settings_of(member))
-            for by_dataset in (row.limit, row.chosen, *row.column_limit.values()):
+            for by_dataset in (row.limit, row.chosen, row.search_at, *row.column_limit.values()):
                 _check_names(f"a dataset of {row.name!r} in {where}", by_dataset, known)
             if self.file is None:  # one's own columns may be fewer
                 _check_names(f"a column of {row.name!r} in {where}", row.column_limit, [c.name for c in self.columns])
@@ -239,7 +243,7 @@ class Experiment:
         out = []
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
             for row in self._some(rows):
-                tried = row.candidates() if row.search else []
+                tried = row.candidates(dataset.name) if row.search else []
                 out += [self._spec(dataset, row.name, c, [self.tune_by], dataset.tuning) for c in tried]
         return out
 
@@ -335,9 +339,20 @@ def _with_pooled(row: Row) -> list[Row]:
     """Return the row, and the same on FANS's units where asked for; only the units differ."""
     if not row.pooled:
         return [row]
-    search = {name: values for name, values in row.search.items() if name != "space"}
-    name = f"{row.name}, our units"
-    return [row, Row(name, row.method, None, row.settings, row.chosen_pooled, search, row.limit, group=row.group)]
+    search, *there = (
+        {name: values for name, values in tried.items() if name != "space"}
+        for tried in (row.search, *row.search_at.values())
+    )
+    pooled = replace(
+        row,
+        name=row.name + POOLED,
+        space=None,
+        chosen=row.chosen_pooled,
+        search=search,
+        search_at=dict(zip(row.search_at, there, strict=True)),
+        paper=None,
+    )
+    return [row, pooled]
 
 
 def _made(kind: type[Any], given: Plain, path: Path) -> Any:

@@ -4,7 +4,7 @@ import importlib
 import json
 import time
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ import fans.explainers  # noqa: F401 - registers the methods
 from fans.core import FansWarning, InputError
 from fans.data import load_images
 from fans.data.images import image_dataset
+from fans.experiments._shared import Plain
 from fans.explain import Explainer, Neighbourhood
 from fans.explainers._rivals import ElementMethod
 from fans.explainers._shared import Method
@@ -24,8 +25,6 @@ from fans.models import find_checkpoint, load, read_card
 from fans.pns import Settings
 from fans.runs import Cell, Result
 from fans.spaces import Image
-
-Plain = Mapping[str, Any]
 
 
 class Subject:

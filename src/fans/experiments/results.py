@@ -1,6 +1,5 @@
 """From the records of a run to its table, its choices and its proof."""
 
-import importlib
 import itertools
 import json
 from collections import defaultdict
@@ -14,10 +13,10 @@ import numpy as np
 import torch
 
 from fans.core import FansError, InputError, check_whole, write_atomically
-from fans.experiments._shared import Experiment, load
+from fans.experiments._shared import POOLED, Experiment, load
 from fans.metrics import Metric
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, text
-from fans.runs import Cell, Record, Run
+from fans.runs import Cell, Run, resolve
 
 RELATIVE = 1e-5
 """A value that is computed again may differ by so much of itself."""
@@ -31,15 +30,14 @@ def tabulate(run: Run) -> Table:
     """
     experiment = load(run.plan["experiment"])
     values: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
-    _refuse_mixed(run.records())
-    for record in run.records():
+    records = run.records()
+    _refuse_mixed(record.spec for record in records)
+    for record in records:
         first = record.spec["shard"][0]
         for column, found in record.values["scores"].items():
             key = (record.spec["method"], record.spec["dataset"], column)
             values[key] |= {first + i: value for i, value in enumerate(found)}
-    labels = {d.name: d.label for d in experiment.datasets} | {
-        d: d for _, d, _ in values if d not in _names(experiment)
-    }
+    labels = {d: d for _, d, _ in values} | {d.name: d.label for d in experiment.datasets}
     medians = {c.name for c in experiment.columns if c.median}
     entries: dict[tuple[str, str, str], Entry] = {}
     for (row, dataset, column), found in values.items():
@@ -55,10 +53,6 @@ def tabulate(run: Run) -> Table:
     )
 
 
-def _names(experiment: Experiment) -> set[str]:
-    return {d.name for d in experiment.datasets}
-
-
 def _notes(run: Run, experiment: Experiment) -> list[str]:
     left = len(run.left())
     return [
@@ -68,14 +62,14 @@ def _notes(run: Run, experiment: Experiment) -> list[str]:
     ]
 
 
-def _refuse_mixed(records: Sequence[Record]) -> None:
-    """Raise if two records of one row and dataset differ in anything but their inputs."""
+def _refuse_mixed(specs: Iterable[Mapping[str, Any]]) -> None:
+    """Raise if two cells of one row and dataset differ in anything but their inputs: they would be in one mean."""
     known: dict[tuple[str, str], str] = {}
-    for record in records:
-        row = (record.spec["method"], record.spec["dataset"])
-        if known.setdefault(row, _configuration(record.spec)) != _configuration(record.spec):
+    for spec in specs:
+        row = (spec["method"], spec["dataset"])
+        if known.setdefault(row, _configuration(spec)) != _configuration(spec):
             raise InputError(
-                f"Expected one configuration of {row[0]} on {row[1]}, got two; run one in another folder (--out)"
+                f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two; use another one (--out)"
             )
 
 
@@ -144,7 +138,8 @@ def show_choices(run: Run) -> str:
     write_atomically(run.folder / "choices.json", (json.dumps(found, indent=2, sort_keys=True) + "\n").encode())
     lines = [f"# {len(run.left())} of {len(run.cells)} settings are still to be tried"] if run.left() else []
     for name, by_dataset in found.items():
-        lines += [f"{name}:", "    chosen:"]
+        pooled = name.endswith(POOLED)
+        lines += [f"{name.removesuffix(POOLED)}:", f"    chosen{'_pooled' if pooled else ''}:"]
         lines += [
             f"      {dataset}: {json.dumps(v['chosen'])}  # {v['value']:.4f} of {v['all'][:3]}..."
             for dataset, v in by_dataset.items()
@@ -172,7 +167,7 @@ def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
         raise InputError(f"Expected finished cells to verify, got none in {run.folder}; run the experiment first")
     picked = np.random.default_rng(seed).permutation(len(done))[:k]
     stored = {record.facts["key"]: record for record in run.records()}
-    work, lines = _function(load(run.plan["experiment"]).work), []
+    work, lines = resolve(load(run.plan["experiment"]).work), []
     for cell in [done[i] for i in picked]:
         record = stored[cell.key]
         with _threads(record.circumstances["threads"]):
@@ -210,12 +205,6 @@ def _difference(before: Mapping[str, Sequence[float]], again: Mapping[str, Seque
     return ""
 
 
-def _function(where: str) -> Any:
-    """Return the function that an experiment's file names as `module:function`."""
-    module, _, name = where.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
 def start(
     name: str,
     folder: Path,
@@ -243,14 +232,14 @@ def start(
     if (folder / "plan.json").is_file() and (rows or only or n):  # part of it: the others stay in the plan
         there = {cell.key: cell for cell in Run.open(folder).cells}
         if not tune:
-            _refuse_other_settings(folder, there.values(), cells.values())
+            _refuse_mixed(cell.spec for cell in (*there.values(), *cells.values()))
         cells = there | cells
     return Run.create(folder, experiment.plan() | {"search": tune}, cells.values(), grows=("experiment",), dry=dry)
 
 
 def _priced(specs: Sequence[Mapping[str, Any]], module: str) -> list[Cell]:
     """Return cells with their cost; what is shared by a shard, or trained for a row, is counted in its first cell."""
-    price, training, identify = (_function(f"{module}:{name}") for name in ("price", "training", "identify"))
+    price, training, identify = (resolve(f"{module}:{name}") for name in ("price", "training", "identify"))
     shards, rows, out = set[Any](), set[str](), []
     for spec in specs:
         shard, row = (spec["dataset"], spec["shard"][0]), json.dumps([spec["dataset"], spec["call"]], sort_keys=True)
@@ -259,13 +248,3 @@ def _priced(specs: Sequence[Mapping[str, Any]], module: str) -> list[Cell]:
         rows.add(row)
         out.append(Cell(dict(spec) | identify(spec), cost))
     return out
-
-
-def _refuse_other_settings(folder: Path, there: Iterable[Cell], here: Iterable[Cell]) -> None:
-    """Raise if a folder holds one of the rows with other settings: they would end up in one mean."""
-    known = {cell.kind: _configuration(cell.spec) for cell in there}
-    for cell in here:
-        if known.get(cell.kind, _configuration(cell.spec)) != _configuration(cell.spec):
-            raise InputError(
-                f"Expected the settings of {' / '.join(cell.kind)} in {folder}, got others; use another folder (--out)"
-            )

@@ -14,7 +14,6 @@ from fans.core import InputError, ModelError, is_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.spaces._shared import Fixed, OfSample, Units
-from fans.spaces.image import FittedImage
 from fans.task import Task
 from fans.trials import Block
 
@@ -127,18 +126,6 @@ def probabilities(task: Task, outputs: Tensor) -> Tensor:
     return outputs.softmax(1) if outputs.shape[1] > 1 else outputs.sigmoid()
 
 
-def to_planes(task: Task, rows: Tensor) -> Tensor:
-    """Return rows `(m, E)` of images as `(m, channels, height, width)`."""
-    assert isinstance(task.space, FittedImage)
-    return task.space.planes(rows)
-
-
-def from_planes(task: Task, planes: Tensor) -> Tensor:
-    """Return `(m, channels, height, width)` as rows `(m, E)`; a single plane serves all channels."""
-    place = to_planes(task, torch.arange(task.space.n_elements)[None])  # the element of each place
-    return planes.expand(-1, *place.shape[1:]).flatten(1)[:, place.flatten().argsort()]
-
-
 class Adam:
     """Adam, in place, every entry by itself; with `decay`, AdamW. Torch's own needs seconds before its first step."""
 
@@ -206,6 +193,4 @@ class ElementMethod(Method):
                 parts.append(self.elements(inputs.part(slice(start, start + size))).detach().double())
         n_rows = torch.full((len(inputs),), (task.predict.n_rows - before) // len(inputs))
         units = inputs.units
-        total = units.collect(torch.cat(parts)[:, None])[:, 0]
-        count = units.collect(torch.ones(len(units.of_element), 1, inputs.x.shape[1], dtype=total.dtype))[:, 0]
-        return Scores(total / count.clamp(min=1), None, n_rows)
+        return Scores(units.collect(torch.cat(parts)[:, None])[:, 0] / units.n_elements, None, n_rows)

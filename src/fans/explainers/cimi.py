@@ -21,10 +21,8 @@ from fans.explainers._rivals import (
     Inputs,
     check_number,
     flowing,
-    from_planes,
     probabilities,
     replacement,
-    to_planes,
 )
 from fans.explainers._shared import Scores
 from fans.pns import Settings
@@ -100,8 +98,8 @@ class CIMI(ElementMethod):
         """Return the interpreter's mask."""
         network = self.train(inputs.task, inputs.seed)
         with torch.no_grad():
-            mask = network(to_planes(inputs.task, inputs.x), _convolved(inputs.task, inputs.x))
-        return from_planes(inputs.task, mask)
+            mask = network(inputs.task.space.planes(inputs.x), _convolved(inputs.task, inputs.x))
+        return inputs.task.space.rows(mask)
 
     # --- Training ----------------------------------------------------------------------------------------------------
 
@@ -161,18 +159,18 @@ class CIMI(ElementMethod):
         other = draws.integers(_key(seed, "other"), place, n - 1)
         x_other = task.background[other + (other >= index)]
         toward = self.mix * draws.uniform(_key(seed, "mix"), place)[:, None].to(x.dtype)
-        planes, features = to_planes(task, x), _convolved(task, x, piece)
+        planes, features = task.space.planes(x), _convolved(task, x, piece)
         mask = network(planes, features)
-        share, missing = from_planes(task, mask).to(x.dtype), replacement(task, x)
+        share, missing = task.space.rows(mask).to(x.dtype), replacement(task, x)
         p = probabilities(task, task.outputs[index])
         kept, rest = (
             probabilities(task, _outputs(task, torch.lerp(missing, x, keep), piece)) for keep in (share, 1 - share)
         )
         moved = x + (1 - share) * toward * (x_other - x)
-        mask_moved = network(to_planes(task, moved), _convolved(task, moved, piece))
+        mask_moved = network(task.space.planes(moved), _convolved(task, moved, piece))
         loss = self.sufficiency * sufficiency(p, kept, rest) + self.intervention * intervention(mask, mask_moved)
         if features is not None:
-            loss = loss + self.prior * causal_prior(mask, network(to_planes(task, x_other), features))
+            loss = loss + self.prior * causal_prior(mask, network(task.space.planes(x_other), features))
         return loss
 
     # --- Keeping it --------------------------------------------------------------------------------------------------
@@ -280,7 +278,7 @@ class Interpreter(nn.Module):
         """Return an untrained one that fits a task; it looks at the background once, for its scales."""
         network = cls(*_sizes(task), width)
         pieces = torch.split(task.background, piece)
-        network.mean, network.scale = _scales(to_planes(task, rows) for rows in pieces)
+        network.mean, network.scale = _scales(task.space.planes(rows) for rows in pieces)
         if network.features is not None:
             with torch.no_grad():
                 found = (_convolved(task, rows, piece) for rows in pieces)
@@ -323,7 +321,7 @@ def _sizes(task: Task) -> tuple[int, int]:
     """Return the channels of the images, and of the model's last convolution (0 without one)."""
     with torch.no_grad():
         features = _convolved(task, task.background[:1])
-    return to_planes(task, task.background[:1]).shape[1], 0 if features is None else features.shape[1]
+    return task.space.planes(task.background[:1]).shape[1], 0 if features is None else features.shape[1]
 
 
 def _outputs(task: Task, rows: Tensor, piece: int) -> Tensor:

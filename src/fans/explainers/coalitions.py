@@ -265,37 +265,47 @@ def _cosine(inputs: Inputs, keep: Tensor) -> Tensor:
 
 
 def lasso(design: Tensor, y: Tensor, weights: Tensor, alpha: float, tolerance: float = 1e-6) -> Tensor:
-    """Minimise `sum w (y - a - X b)^2 / (2 sum w) + alpha |b|_1` over b `(B, F)` for each input, by coordinates.
+    """Minimise `sum w (y - a - X b)^2 / (2 sum w) + alpha |b|_1` over b `(B, F)` for each input.
+
+    By alternating directions (ADMM): where features outnumber rows, coordinate descent takes thousands of rounds.
 
     Args:
         design: X `(B, M, F)`.
         y: `(B, M)`.
         weights: `(B, M)`.
         alpha: the penalty.
-        tolerance: an input stops when no fitted value of it moves further than this in a round, in deviations of y.
+        tolerance: an input stops when no slope of it moves a fitted value further than this, in deviations of y.
     """
     share = (weights / weights.sum(1, keepdim=True))[..., None]
     centred = design - (design * share).sum(1, keepdim=True)
-    response = (y[..., None] - (y[..., None] * share).sum(1, keepdim=True)) * share
+    response = y[..., None] - (y[..., None] * share).sum(1, keepdim=True)
     gram = centred.transpose(1, 2) @ (centred * share)  # (B, F, F)
-    wanted = (centred.transpose(1, 2) @ response)[..., 0]
-    diagonal = gram.diagonal(dim1=1, dim2=2).contiguous()
-    usable = diagonal > 1e-12
-    least = tolerance * ((y[..., None] ** 2 * share).sum(1) - (y[..., None] * share).sum(1) ** 2).clamp(min=0).sqrt()
-    slopes, fitted = torch.zeros_like(wanted), torch.zeros_like(wanted)  # b, and G b
-    moving = torch.ones(len(wanted), dtype=torch.bool)
-    for _ in range(1000):
-        largest = torch.zeros(len(wanted), dtype=wanted.dtype)
-        for j in range(wanted.shape[1]):
-            pull = wanted[:, j] - fitted[:, j] + diagonal[:, j] * slopes[:, j]
-            new = pull.sign() * (pull.abs() - alpha).clamp(min=0) / diagonal[:, j].clamp(min=1e-12) * usable[:, j]
-            step = (new - slopes[:, j]) * moving  # an input that has settled does not depend on its neighbours
-            slopes[:, j] += step
-            fitted += gram[:, j] * step[:, None]
-            largest = torch.maximum(largest, step.abs() * diagonal[:, j].sqrt())
-        moving &= largest > least[:, 0]
-        if not moving.any():
-            break
+    wanted = (centred.transpose(1, 2) @ (response * share))[..., 0]
+    deviation = (response**2 * share).sum(1).sqrt()  # (B, 1)
+    spread = gram.diagonal(dim1=1, dim2=2).amax(1, keepdim=True).sqrt().clamp(min=1e-6)  # of a feature
+    # How firmly the smooth half is held to the sparse one decides the speed alone: 16 is the best of those tried.
+    firmness = spread**2 * (16 * alpha / (deviation * spread).clamp(min=1e-30)).clamp(1e-3, 2)
+    least = tolerance * deviation / spread
+    eye = torch.eye(wanted.shape[1], dtype=gram.dtype)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + firmness[..., None] * eye))
+    slopes = torch.zeros_like(wanted)
+    at, b, held = torch.arange(len(wanted)), slopes.clone(), slopes.clone()
+    for i in range(5000):
+        smooth = 1.6 * (inverse @ (wanted + firmness * (b - held))[..., None])[..., 0] - 0.6 * b  # over-relaxed
+        held += smooth
+        new = held.sign() * (held.abs() - alpha / firmness).clamp(min=0)
+        held -= new
+        moved = torch.maximum((new - b).abs(), (smooth - new).abs())
+        b = new
+        if i % 10 == 9:
+            done = (moved <= least).all(1)
+            slopes[at] = b
+            if done.all():
+                break
+            if done.any():  # an input that has settled does not wait for its neighbours, nor depend on them
+                going = ~done
+                at, b, held, inverse = at[going], b[going], held[going], inverse[going]
+                wanted, firmness, least = wanted[going], firmness[going], least[going]
     return slopes
 
 

@@ -14,10 +14,8 @@ from fans.explainers._rivals import (
     ElementMethod,
     Inputs,
     check_number,
-    from_planes,
     gradient,
     probabilities,
-    to_planes,
 )
 from fans.spaces.image import blurred
 
@@ -95,7 +93,7 @@ class MeaningfulPerturbation(ElementMethod):
 
         Adam looks at every entry alone, so no input's mask depends on what else is in the batch.
         """
-        height, width = to_planes(inputs.task, inputs.x).shape[2:]
+        height, width = inputs.task.space.planes(inputs.x).shape[2:]
         shape = (len(inputs), 1, -(-height // self.cell), -(-width // self.cell))
         mask = torch.ones(shape, dtype=inputs.x.dtype).requires_grad_()
         optimiser = Adam([mask], self.rate)
@@ -120,7 +118,7 @@ class MeaningfulPerturbation(ElementMethod):
         """Return what deleted pixels show, `(n, E)`."""
         if self.replace == "baseline":
             return inputs.missing
-        return from_planes(inputs.task, blurred(to_planes(inputs.task, inputs.x), self.sigma))
+        return inputs.task.space.rows(blurred(inputs.task.space.planes(inputs.x), self.sigma))
 
     def _noise(self, inputs: Inputs, step: int) -> Tensor:
         if not self.noise:
@@ -131,9 +129,9 @@ class MeaningfulPerturbation(ElementMethod):
 
     def _upsampled(self, inputs: Inputs, mask: Tensor) -> Tensor:
         """Return the mask on every element, `(n, E)`."""
-        size = to_planes(inputs.task, inputs.x).shape[2:]
+        size = inputs.task.space.planes(inputs.x).shape[2:]
         fine = interpolate(mask, size, mode=self.upsampling)
-        return from_planes(inputs.task, fine)
+        return inputs.task.space.rows(fine)
 
 
 def _mean(of_cells: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fans.core import InputError, check_whole
-from fans.explainers._rivals import ElementMethod, Inputs, check_modality, from_planes, to_planes
+from fans.explainers._rivals import ElementMethod, Inputs, check_modality
 from fans.pns import Settings
 from fans.task import Task
 
@@ -69,13 +69,13 @@ class Occlusion(ElementMethod):
         for piece in torch.split(torch.arange(n * n_windows), task.predict.max_batch):
             owner, window = piece // n_windows, piece % n_windows
             cover = rows[window // len(columns)][:, :, None] & columns[window % len(columns)][:, None]
-            hidden = from_planes(task, cover[:, None])
+            hidden = task.space.rows(cover[:, None])
             out = task.predict(torch.where(hidden, inputs.missing[owner], inputs.x[owner]))
             after.append(out.gather(1, inputs.target[owner, None])[:, 0])
         fall = task.predict(inputs.x).gather(1, inputs.target[:, None]) - torch.cat(after).view(n, n_windows)
         down, across = rows.to(fall.dtype), columns.to(fall.dtype)
         total = torch.einsum("nij,ih,jw->nhw", fall.view(n, len(rows), -1), down, across)
-        return from_planes(task, (total / (down.sum(0)[:, None] * across.sum(0)))[:, None])
+        return task.space.rows((total / (down.sum(0)[:, None] * across.sum(0)))[:, None])
 
     def _covers(self, task: Task) -> tuple[Tensor, Tensor]:
         """Return which rows each window of a column covers, `(windows, height)`, and the same across."""
@@ -89,5 +89,5 @@ class Occlusion(ElementMethod):
 
 def _plane(task: Task) -> tuple[int, int]:
     """Return height and width."""
-    height, width = to_planes(task, task.background[:1]).shape[2:]
+    height, width = task.space.planes(task.background[:1]).shape[2:]
     return height, width

@@ -56,6 +56,12 @@ class Units:
         out = of_elements.new_zeros(*of_elements.shape[:2], n_features)
         return out.scatter_add_(2, self.of_element[:, None].expand_as(of_elements), of_elements)
 
+    @property
+    def n_elements(self) -> Tensor:
+        """How many elements each feature has, `(B, F)` or `(1, F)`, at least 1: one that is absent counts as one."""
+        ones = torch.ones(len(self.of_element), 1, self.of_element.shape[1], dtype=torch.float64)
+        return self.collect(ones)[:, 0].clamp(min=1)
+
     def sizes_of(self, owner: Tensor) -> Tensor:
         """Return the sizes of the features of inputs `owner`: `(n, F)`, or `(1, F)` where shared."""
         return self.size if self.shared else self.size[owner]
@@ -203,6 +209,14 @@ class FittedSpace(ABC):
     def for_module(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` as a torch module takes them."""
         return rows.view(-1, *self.shape)
+
+    def planes(self, rows: Tensor) -> Tensor:
+        """Return rows `(n, E)` in the form that metrics take: inputs' own; images with their channels first."""
+        return rows.view(-1, *self.shape)
+
+    def rows(self, planes: Tensor) -> Tensor:
+        """Undo `planes`."""
+        return planes.flatten(1)
 
     @abstractmethod
     def units(self, rows: Tensor) -> Units:

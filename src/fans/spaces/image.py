@@ -204,6 +204,11 @@ class FittedImage(FittedSpace):
             return images[:, None]
         return images if self.channels == "first" else images.movedim(-1, 1)
 
+    def rows(self, planes: Tensor) -> Tensor:
+        """Return `(n, channels, height, width)` as rows `(n, E)`; a single plane serves all channels."""
+        planes = planes.expand(-1, int(self._channel.max()) + 1, -1, -1)
+        return (planes.movedim(1, -1) if self.channels == "last" else planes).flatten(1)
+
     def encode(self, inputs: Any, what: str) -> Tensor:
         """Return images as rows `(n, E)` in the order their elements came."""
         rows = self._rows(inputs, what)
@@ -301,8 +306,7 @@ class FittedImage(FittedSpace):
 
     def _blur(self, rows: Tensor) -> Tensor:
         """Return the images blurred."""
-        planes = blurred(self.planes(rows), self.image.sigma)
-        return (planes.movedim(1, -1) if self.channels == "last" else planes).reshape(len(rows), -1)
+        return self.rows(blurred(self.planes(rows), self.image.sigma))
 
     def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:
         """Return squared distances, standardised for `"rms"`, summed over the elements of each region."""
