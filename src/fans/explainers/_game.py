@@ -178,13 +178,13 @@ def smooth_fit(observed: Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:
         design = observed.of_subset[i].float() - observed.of_rest[i].float()  # (M, F)
         maps = design.view(-1, blocks.rows, blocks.columns)
         gram = torch.cat([(rows @ part @ columns).flatten(1) @ design.T for part in torch.split(maps, 64)]).double()
-        inverse = torch.linalg.inv(gram + NOISE * gram.diagonal().mean().clamp(min=1e-9) * torch.eye(len(gram)))
-        weights = inverse @ observed.y[i]
+        root = torch.linalg.cholesky(gram + NOISE * gram.diagonal().mean().clamp(min=1e-9) * torch.eye(len(gram)))
+        weights = torch.cholesky_solve(observed.y[i][:, None], root)[:, 0]
         # A residual's influence on the slopes runs through the same smoother.
         residual = observed.y[i] - gram @ weights
         pulls = torch.zeros(observed.n_samples, len(gram), dtype=torch.float64)
         pulls[observed.sample[i], torch.arange(len(gram))] = residual
-        both = torch.cat([weights[None], pulls @ inverse]).float() @ design  # (1 + S, F)
+        both = torch.cat([weights[None], torch.cholesky_solve(pulls.T, root).T]).float() @ design  # (1 + S, F)
         smooth = (rows @ both.view(-1, blocks.rows, blocks.columns) @ columns).flatten(1).double()
         slopes.append(smooth[0])
         errors.append((smooth[1:] ** 2).sum(0).sqrt())
