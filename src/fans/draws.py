@@ -17,16 +17,17 @@ _MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX_2 = 0x94D049BB133111EB - 2**64
 
 
-def _shift_right(z: Tensor, n: int) -> Tensor:
+def _shift_right(z: Tensor, n: int, out: Tensor | None = None) -> Tensor:
     """Shift the 64 bits of `z` right by `n`, filling with zeros (torch's own shift copies the sign)."""
-    return (z >> n) & ((1 << (64 - n)) - 1)
+    return torch.bitwise_right_shift(z, n, out=out).bitwise_and_((1 << (64 - n)) - 1)
 
 
 def _mix(z: Tensor) -> Tensor:
-    """Scramble 64-bit integers: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
-    z = (z ^ _shift_right(z, 30)) * _MIX_1
-    z = (z ^ _shift_right(z, 27)) * _MIX_2
-    return z ^ _shift_right(z, 31)
+    """Scramble 64-bit integers in place: the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    other = torch.empty_like(z)
+    z.bitwise_xor_(_shift_right(z, 30, other)).mul_(_MIX_1)
+    z.bitwise_xor_(_shift_right(z, 27, other)).mul_(_MIX_2)
+    return z.bitwise_xor_(_shift_right(z, 31, other))
 
 
 def _hash(text: str) -> int:
@@ -42,7 +43,7 @@ def stream_keys(seed: int, ids: Sequence[int | str], stage: str, device: torch.d
 
 def words(keys: Tensor, position: Tensor) -> Tensor:
     """Return 64 random bits for each key and position (the two broadcast)."""
-    return _mix(keys + (position + 1) * _GOLDEN)
+    return _mix((position + 1).mul_(_GOLDEN) + keys)
 
 
 def uniform(keys: Tensor, position: Tensor) -> Tensor:
@@ -100,4 +101,4 @@ def bernoulli(keys: Tensor, position: Tensor, n_features: int, phi: float = 0.5)
         octets = drawn.view(torch.uint8).cpu().numpy()
         unpacked = np.unpackbits(octets, axis=1, count=n_features, bitorder="little")
         return torch.from_numpy(unpacked.view(np.bool_)).to(keys.device)
-    return drawn.view(torch.int32)[:, :n_features].long() + 2**31 < round(phi * 2**32)
+    return drawn.view(torch.int32)[:, :n_features] < min(round(phi * 2**32) - 2**31, 2**31 - 1)
