@@ -15,11 +15,13 @@ def test_the_demo(tmp_path, capsys):
     assert "perturbing everything else leaves it" in out
     assert "patches (" in out
     assert "moves P(Ankle boot) by" in out
-    for name in ("table.png", "image.png", "demo.html"):
+    assert "of the 6 edges of its house" in out.lower()
+    for name in ("table.png", "image.png", "graph.png", "demo.html"):
         assert (tmp_path / name).stat().st_size > 10_000
         assert name in out
     page = (tmp_path / "demo.html").read_text()
-    assert page.count("<table>") == 4
+    assert page.count("<table>") == 4 + 1
+    assert page.count("<svg") == 1
     assert page.count("data:image/png") >= 4 * 3
 
 

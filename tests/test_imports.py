@@ -27,9 +27,11 @@ ALLOWED = {
     "data": {"core"},
     "models": {"core", "data"},
     "train": {"core", "data", "models", "version"},
+    "train_graph": {"core", "data", "models", "version"},
     "runs": {"core", "version"},
     "demo": {"core", "explain", "data", "models", "report", "spaces"},
-    "evaluate": {"core", "explain", "explainers", "metrics", "spaces"},
+    "evaluate": {"core", "explain", "explainers", "metrics", "spaces", "task"},
+    "adapters": {"core", "explain", "spaces"},
     "experiments": {
         *("core", "data", "models", "spaces", "pns", "explain", "explainers", "metrics", "report", "runs", "version"),
     },

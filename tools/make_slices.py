@@ -1,8 +1,10 @@
-"""Cut the slices of real images that come with the package out of the full datasets: `python -m tools.make_slices`."""
+"""Cut the slices of real data that come with the package out of the full datasets: `python -m tools.make_slices`."""
 
 import numpy as np
 
 from fans.core import Array
+from fans.data._shared import find
+from fans.data.graphs import BACommunity, Citeseer
 from fans.data.images import SLICES, ImageDataset, load_images
 
 SIZE = 256
@@ -25,6 +27,15 @@ def main() -> None:
         for split, images, index in (("train", train, balanced(train.labels)), ("test", test, np.arange(SIZE))):
             pixels, labels = images.pixels[index], images.labels[index].astype(np.uint8)
             np.savez_compressed(SLICES / f"{name}_{split}.npz", pixels=pixels, labels=labels, index=index)
+    cut_graphs()
+
+
+def cut_graphs() -> None:
+    """Write BA-Community as it was published, and Citeseer converted."""
+    published = find(*BACommunity.files)
+    assert published is not None, "set FANS_DATA"
+    (SLICES / "ba_community.npz").write_bytes(published.read_bytes())
+    (SLICES / "citeseer.npz").write_bytes(Citeseer.packed(Citeseer.converted()))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fans.core import FansError
+from fans.core import FansError, InputError, choose
 from fans.version import __version__
 
 if TYPE_CHECKING:
@@ -38,12 +38,13 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--out", type=Path, default=Path("fans-demo"), help="folder for the picture and the page")
     demo.set_defaults(run=_demo)
     data = commands.add_parser("data", help="download datasets and check them; says where each file lies")
-    data.add_argument("names", nargs="*", metavar="name", help="mnist, fashion_mnist, cifar10 (all)")
+    data.add_argument("names", nargs="*", metavar="name", help="see: fans list datasets (all)")
     data.set_defaults(run=_data)
     train = commands.add_parser("train", help="train a target model; goes on where it was stopped")
-    train.add_argument("dataset", help="mnist, fashion_mnist or cifar10")
+    train.add_argument("dataset", help="see: fans list datasets")
     train.add_argument("--out", type=Path, default=Path("checkpoints"), help="folder for the checkpoint (checkpoints)")
     train.add_argument("--seed", type=int, default=0, help="of initialisation, order and augmentation (0)")
+    train.add_argument("--split", help="of a citation graph's nodes: planetoid or larger (larger)")
     train.set_defaults(run=_train)
     run = commands.add_parser("run", help="run an experiment of the paper; goes on where it was stopped")
     run.add_argument("experiment", help="see: fans list experiments")
@@ -74,20 +75,33 @@ def _demo(chosen: argparse.Namespace) -> None:
 
 
 def _data(chosen: argparse.Namespace) -> None:
+    from fans.data.graphs import GraphDataset, fetch_graph
     from fans.data.images import ImageDataset, fetch_images
 
+    known = [*GraphDataset.registry, *ImageDataset.registry]
     try:
-        for name in chosen.names or list(ImageDataset.registry):
-            for path in fetch_images(name):
+        for name in chosen.names or known:
+            fetch = fetch_graph if choose("the dataset", name, known) in GraphDataset.registry else fetch_images
+            for path in fetch(name):
                 print(f"{name}: {path}")
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Interrupted; the same command goes on with what came so far.") from None
 
 
 def _train(chosen: argparse.Namespace) -> None:
-    from fans.train import train
+    from fans.train import RECIPES, train
+    from fans.train_graph import GRAPH_RECIPES, train_graph
 
-    train(chosen.dataset, chosen.out, seed=chosen.seed, tell=lambda line: print(line, flush=True), every=60.0)
+    def tell(line: str) -> None:
+        print(line, flush=True)
+
+    choose("the dataset", chosen.dataset, [*GRAPH_RECIPES, *RECIPES])
+    if chosen.dataset in GRAPH_RECIPES:
+        train_graph(chosen.dataset, chosen.out, seed=chosen.seed, split=chosen.split, tell=tell)
+    elif chosen.split is not None:
+        raise InputError(f"Expected --split with a graph, got it with {chosen.dataset!r}, a dataset of images")
+    else:
+        train(chosen.dataset, chosen.out, seed=chosen.seed, tell=tell, every=60.0)
 
 
 def _run(chosen: argparse.Namespace) -> None:

@@ -159,7 +159,7 @@ def estimate_texts(e: "PNS | Explanation", i: int, digits: int = 2) -> list[str]
 
 
 Kind = Literal["probability", "output"]
-Modality = Literal["table", "image"]
+Modality = Literal["table", "image", "graph"]
 
 
 @dataclass(frozen=True)
@@ -186,6 +186,8 @@ class Explanation:
         evaluations: model rows `(B,)` by phase; "shared" counts those spent once for all inputs.
         seconds: wall time of the whole explanation.
         notes: one sentence per input on what could not be estimated, or "".
+        edges: `(B, *input, 2)` the nodes that each element of a graph joins, -1 where an input has fewer; else None.
+        nodes: `(B,)` the explained nodes of a graph, -1 for graphs as wholes; else None.
     """
 
     scores: Array
@@ -218,10 +220,12 @@ class Explanation:
     element_names: tuple[str, ...]
     categories: Mapping[str, Sequence[str]]
     notes: tuple[str, ...]
+    edges: Array | None = None
+    nodes: Array | None = None
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *("scores", "scores_se", "history", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance"),
-        *("target", "prediction", "inputs", "ids", "notes"),
+        *("target", "prediction", "inputs", "ids", "notes", "edges", "nodes"),
     )
 
     def __post_init__(self) -> None:
@@ -256,6 +260,8 @@ class Explanation:
             return np.ones_like(self.subset)
         found = np.zeros_like(self.subset)
         np.put_along_axis(found, self.elements.reshape(len(self), -1), True, 1)
+        if self.edges is not None:
+            found[:, -1] = False  # what belongs to no edge
         return found
 
     @property
@@ -278,7 +284,7 @@ class Explanation:
         elements = self.elements if self.elements.ndim < self.inputs.ndim else self.elements[i]
         places = np.flatnonzero(elements.ravel() == feature)
         row = self.inputs[i].ravel()
-        if self.modality == "image":
+        if self.modality != "table":
             return f"{row[places].mean():.4g}" if len(places) else "absent"
         if len(places) > 1:
             return ", ".join(self.element_names[p] for p in places if row[p]) or "none"
@@ -291,7 +297,17 @@ class Explanation:
 
     def chosen_names(self, i: int = 0) -> list[str]:
         """Return the names of the chosen features of input `i`, the most important first."""
-        return [self.feature_names[f] for f in self.ranked(i) if self.subset[i, f]]
+        return [self.name(i, f) for f in self.ranked(i) if self.subset[i, f]]
+
+    def name(self, i: int, feature: int) -> str:
+        """Return how a feature of input `i` is called; an edge by the nodes that it joins."""
+        if self.edges is None:
+            return self.feature_names[feature]
+        joined = {(int(u), int(v)) for u, v in self.edges[i][self.elements[i] == feature] if u >= 0}
+        if not joined:
+            return self.feature_names[feature]
+        u, v = min(joined)
+        return f"{u} - {v}" if (v, u) in joined else f"{u} -> {v}"
 
     def target_name(self, i: int = 0) -> str:
         """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""
@@ -388,6 +404,63 @@ class Explanation:
         finally:
             temporary.unlink(missing_ok=True)
         return path
+
+
+def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Explanation:
+    """Put explanations of one explainer's inputs together, which differ in size, in the order of their places."""
+    if len(parts) == 1:
+        return parts[0]
+    n_features = max(part.scores.shape[1] for part in parts)
+    joined: dict[str, Any] = {}
+    for name in (*Explanation._PER_INPUT, "elements"):
+        values = [getattr(part, name) for part in parts]
+        if name == "elements":  # the last feature is the one that no input has
+            values = [
+                np.where(v == p.scores.shape[1] - 1, n_features - 1, v) for v, p in zip(values, parts, strict=True)
+            ]
+        if isinstance(values[0], tuple):
+            joined[name] = _tuples_in_order(values, places)
+        elif values[0] is not None:
+            joined[name] = in_order(values, places, {"elements": n_features - 1, "edges": -1}.get(name, 0))
+    phases = {k: in_order([p.evaluations[k] for p in parts], places) for k in parts[0].evaluations if k != "shared"}
+    widest = max(parts, key=lambda part: part.scores.shape[1])
+    return replace(
+        widest,
+        **joined,
+        evaluations=phases | {"shared": parts[0].evaluations["shared"]},
+        seconds=sum(part.seconds for part in parts),
+    )
+
+
+def join_pns(parts: Sequence[PNS], places: Sequence[Sequence[int]]) -> PNS:
+    """Put estimates for inputs that differ in size together, in the order of their places."""
+    joined = {f.name: [getattr(part, f.name) for part in parts] for f in fields(PNS)}
+    arrays: dict[str, Any] = {k: in_order(v, places) for k, v in joined.items() if isinstance(v[0], np.ndarray)}
+    notes = _tuples_in_order(joined["notes"], places)
+    return replace(parts[0], **arrays, notes=notes, n_evaluations=sum(joined["n_evaluations"]))
+
+
+def in_order(arrays: Sequence[Array], places: Sequence[Sequence[int]], fill: float = 0) -> Array:
+    """Put the arrays of some inputs each together in the order of their places, filled up to one shape."""
+    if len(arrays) == 1 and list(places[0]) == list(range(len(arrays[0]))):
+        return arrays[0]
+    shape = np.max([array.shape[1:] for array in arrays], axis=0) if arrays[0].ndim > 1 else ()
+    out = np.full((sum(map(len, arrays)), *map(int, shape)), fill, arrays[0].dtype)
+    for array, at in zip(arrays, places, strict=True):
+        part = np.full((len(array), *out.shape[1:]), fill, out.dtype)
+        part[tuple(slice(n) for n in array.shape)] = array
+        out[_ranks(at, places)] = part
+    return out
+
+
+def _tuples_in_order(tuples: Sequence[tuple[Any, ...]], places: Sequence[Sequence[int]]) -> tuple[Any, ...]:
+    flat = dict(zip((i for at in places for i in at), (entry for one in tuples for entry in one), strict=True))
+    return tuple(flat[i] for i in sorted(flat))
+
+
+def _ranks(at: Sequence[int], places: Sequence[Sequence[int]]) -> Array:
+    """Return where inputs stand among all that there are, which need not be all that were asked for."""
+    return np.searchsorted(np.sort(np.concatenate([np.asarray(p) for p in places])), np.asarray(at))
 
 
 def load(path: str | Path) -> Explanation:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fans.core import Explanation, InputError, extra, normal_quantile
-from fans.data import load_slice
+from fans.data import load_graph, load_slice
 from fans.explain import Explainer
 from fans.models import find_checkpoint, load
 from fans.report.html import pages
@@ -29,11 +29,12 @@ QUICK = {
 
 
 def run(folder: Path, console: Console) -> None:
-    """Explain a table, some images and a photograph; write a picture of each and one page to `folder`."""
+    """Explain a table, some images, a photograph and a node of a graph; write a picture of each and one page."""
     started = time.perf_counter()
     found = {"table": _tumours(console), "image": _pictures("fashion_mnist", 4, console)}
     if _is_trained("cifar10"):
         found["photo"] = _pictures("cifar10", 1, console, every=8, space=Image(n_segments=32), **QUICK)
+    found["graph"] = _house(console)
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{name}.png" for name in found]
     for (_, explanation), path in zip(found.values(), written, strict=True):
@@ -97,6 +98,34 @@ def _pictures(name: str, n: int, console: Console, *, every: int = 1, **given: A
             f"[italic]{explanation.ids[i]}: {explanation.target_name(i)} = {explanation.prediction[i]:.2f}[/]"
         )
         _show_finding(explanation, i, console)
+    return heading, explanation
+
+
+def _house(console: Console, node: int = 430) -> tuple[str, Explanation]:
+    """Explain a node whose class is its place in a house of five nodes, and say how much of the house was found."""
+    model, card = load("ba_community")
+    graph = load_graph("ba_community")
+    assert graph.truth is not None
+    assert graph.motif is not None
+    heading = (
+        f"A graph network on BA-Community ({len(graph):,} nodes, {graph.edge_index.shape[1] // 2:,} edges): "
+        f"{card.accuracy:.1%} right on {card.n_test} nodes it has not seen"
+    )
+    console.print(f"{heading}.\n")
+    explanation = Explainer(model, graph, target_names=graph.classes, n_local=11, n_sweep=1, refine=0)(
+        node, ids=[f"node {node}"]
+    )
+    inside = graph.truth & (graph.motif[graph.edge_index] == graph.motif[node]).all(0)
+    house = {frozenset(edge) for edge in graph.edge_index[:, inside].T.tolist()}
+    assert explanation.edges is not None
+    joined = dict(zip(explanation.elements[0].tolist(), map(frozenset, explanation.edges[0].tolist()), strict=True))
+    best = [joined[f] for f in explanation.ranked(0)[: len(house)].tolist()]
+    console.print(
+        f"[italic]{explanation.ids[0]}: {explanation.target_name(0)} = {explanation.prediction[0]:.2f}[/] "
+        f"Of the {len(house)} edges of its house, which made its class, {sum(edge in house for edge in best)} "
+        f"are among the {len(house)} with the highest scores, of {explanation.present.sum()} in reach."
+    )
+    _show_finding(explanation, 0, console)
     return heading, explanation
 
 

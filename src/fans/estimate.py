@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fans import draws
-from fans.core import PNS, FansWarning, InputError, choose
+from fans.core import PNS, FansWarning, InputError, choose, join_pns
 from fans.pns import (
     KERNELS,
     LITERAL,
@@ -271,6 +272,10 @@ def strict_estimate(
     return replace(found, n_rows=found.n_rows + spent), radius, tolerance
 
 
+N_COPIES = 49
+"""Copies of an input with features missing that are its reference set, besides itself, where there is no background."""
+
+
 def blocks(n_inputs: int, rows_per_input: int, max_batch: int, least: int = 1) -> Iterator[slice]:
     """Cut inputs into blocks of about eight batches of model rows, so that memory does not grow with their number.
 
@@ -320,7 +325,7 @@ def warn_if_thin(ess: Tensor, n_samples: int) -> None:
             f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so PN or PS follows a few rows; pass a larger "
             'background, or widen the neighbourhood with radius="ess"',
             FansWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -408,32 +413,81 @@ def pns(
     seed = check_seed(seed)
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
-    rows = bound.space.encode(x, "x").to(bound.background.dtype)
-    units = bound.space.units(rows)
-    chosen = bound.space.feature_subset(subset, units, len(rows))
-    names = check_ids(ids, len(rows))
-    given_b, given_c = given_radius(radius, len(rows)), given_tolerance(tolerance, len(rows))
-    cost = 2 * len(bound.background) * max(n_factual, n_perturb)
-    grid = LITERAL if search else None
+    parts = bound.split(x)
+    n_inputs = sum(len(at) for *_, at in parts)
+    names = check_ids(bound.space.names(x) if ids is None else ids, n_inputs)
+    b, c = given_radius(radius, n_inputs), given_tolerance(tolerance, n_inputs)
+    classes = None if target is None else bound.targets(target, bound.outputs[:1].expand(n_inputs, -1))
+    grid, found = LITERAL if search else None, []
     with bound.predict.session():
-        guess = target is None and bound.outputs.shape[1] > 1
-        targets = bound.targets(target, bound.predict(rows) if guess else bound.outputs[:1].expand(len(rows), -1))
-        if isinstance(given_c, str):
-            given_c = noise_tolerance(bound, change, seed, relative=given_c == "noise")[targets]
-        found, radii, used = [], [], []
-        for part in blocks(len(rows), cost, bound.predict.max_batch):
+        by_class = isinstance(c, str)
+        if isinstance(c, str):
+            c = noise_tolerance(bound, change, seed, relative=c == "noise")
+        for part, rows, at in parts:
+            own = subset if len(parts) == 1 else subsets_of(subset, at)
+            targets = None if classes is None else classes[at]
+            some = _Some(rows, own, targets, [names[i] for i in at], b[at] if isinstance(b, Tensor) else b)
+            found.append(_pns_of_layout(part, some, c if by_class else c[at], by_class, grid, settings, seed))
+    joined = join_pns(found, [at for *_, at in parts])
+    warn_if_thin(effective(joined), reference_size(bound))
+    return replace(joined, n_evaluations=joined.n_evaluations + (0 if parts[0][0] is bound else bound.predict.n_rows))
+
+
+@dataclass(frozen=True)
+class _Some:
+    """Inputs of one row layout, with what was asked of each."""
+
+    rows: Tensor
+    subset: Any
+    target: Tensor | None
+    ids: list[int | str]
+    radius: Tensor | str | None
+
+
+def _pns_of_layout(
+    bound: Task, some: _Some, tolerance: Tensor, by_class: bool, search: Search | None, settings: Settings, seed: int
+) -> PNS:
+    """Estimate the PNS of inputs of one row layout; the tolerance is one an input, or one a class."""
+    rows, target, ids = some.rows, some.target, some.ids
+    units = bound.space.units(rows)
+    chosen = bound.space.feature_subset(some.subset, units, len(rows))
+    if target is None:
+        guess = bound.outputs.shape[1] > 1
+        target = bound.targets(None, bound.predict(rows) if guess else bound.outputs[:1].expand(len(rows), -1))
+    c = tolerance[target] if by_class else tolerance
+    cost = 2 * reference_size(bound) * max(settings.n_factual, settings.n_perturb)
+    found, radii, used = [], [], []
+    for part in blocks(len(rows), cost, bound.predict.max_batch):
+        if bound.space.has_background:
             pool = Reference.shared(bound, rows[part])
-            distances = bound.space.unit_distances(rows[part], pool.samples(), pool.units, distance).double()
-            radius_here = resolve_radius(given_b, part, distances, pool.units, distance)
-            block = Block(pool, distances, targets[part], names[part], radius_here, given_c[part], grid, seed)
-            one, b, c = strict_estimate(bound, block, chosen[part], "pns", settings)
-            found.append(one)
-            radii.append(b)
-            used.append(c)
+        else:
+            pool, _ = Reference.around(bound, rows[part], ids[part], seed, 0, N_COPIES, 0.0)
+        distances = bound.space.unit_distances(rows[part], pool.samples(), pool.units, settings.distance).double()
+        b = resolve_radius(some.radius, part, distances, pool.units, settings.distance)
+        block = Block(pool, distances, target[part], ids[part], b, c[part], search, seed)
+        one, b, used_here = strict_estimate(bound, block, chosen[part], "pns", settings)
+        found.append(one)
+        radii.append(b)
+        used.append(used_here)
     return gather(
-        *(found, chosen, units.present, torch.cat(radii), torch.cat(used), settings),
-        *(bound.predict.n_rows, len(bound.background)),
+        *(found, chosen, units.present, torch.cat(radii), torch.cat(used), settings, bound.predict.n_rows),
     )
+
+
+def reference_size(bound: Task) -> int:
+    """Return how many reference samples `pns` has."""
+    return len(bound.background) if bound.space.has_background else 1 + N_COPIES
+
+
+def effective(found: PNS) -> Tensor:
+    """Return the effective numbers of samples `(B, 2)` behind PN and PS."""
+    return torch.from_numpy(np.stack([found.ess_nc, found.ess_sf], 1))
+
+
+def subsets_of(subset: Any, at: list[int]) -> Any:
+    """Return the subsets of some inputs, where each has its own."""
+    own = isinstance(subset, Tensor | np.ndarray) and subset.ndim > 1 and len(subset) > max(at)
+    return subset[at] if own else subset
 
 
 def gather(
@@ -444,11 +498,9 @@ def gather(
     tolerance: Tensor,
     settings: Settings,
     n_evaluations: int,
-    n_samples: int,
 ) -> PNS:
-    """Join the estimates of all blocks, and warn of those that rest on few of the samples."""
+    """Join the estimates of all blocks."""
     whole = join(parts)
-    warn_if_thin(torch.stack([whole.ess_nc, whole.ess_sf], 1), n_samples)
     return PNS(
         **{name: getattr(whole.point, name).numpy() for name in ("pns", "pn", "ps", "p_ab", "p_nab")},
         se=whole.se.numpy(),

@@ -15,6 +15,8 @@ from fans.explainers._shared import Method
 from fans.metrics import Case, Metric, metric
 from fans.spaces import guess_space
 from fans.spaces._shared import FittedSpace, Units
+from fans.spaces.graph import FittedEdges
+from fans.task import Task
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def evaluate(
             a mapping names its columns.
         model: what was explained: a torch module, or a callable on arrays. Not needed beside `explainer`.
         explainer: the one that made the explanation; metrics that explain changed inputs need it.
-        truth: `(B, *input)` bool, the elements known to matter, for metrics that ask for them.
+        truth: `(B, *input)` bool, the elements known to matter, for metrics that ask for them; of a graph `(edges,)`,
+            one for each column of its `edge_index`.
         max_batch: most rows the model sees at a time; the explainer's by default.
 
     Example:
@@ -80,6 +83,10 @@ def evaluate(
     if explainer is None and model is None:
         raise InputError("Expected the model that was explained, or its explainer, got neither; pass `explainer=`")
     judges = dict(_named(metrics))
+    if explanation.edges is not None:
+        cases = _graph_cases(explanation, explainer, truth, max_batch)
+        values = {name: np.concatenate([judge(case).numpy() for case in cases]) for name, judge in judges.items()}
+        return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
     space = explainer.task.space if explainer is not None else guess_space(explanation.inputs).fit(explanation.inputs)
     ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model, space)
     inputs, heatmap, parts = (
@@ -101,6 +108,71 @@ def evaluate(
     )
     values = {name: judge(case).numpy() for name, judge in judges.items()}
     return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
+
+
+def _graph_cases(
+    explanation: Explanation, explainer: Explainer | None, truth: Any, max_batch: int | None
+) -> list[Case]:
+    """Return a case for each node: no two have the same edges."""
+    if explainer is None or explanation.nodes is None or (explanation.nodes < 0).any():
+        raise InputError(
+            "Expected explained nodes and the `explainer` of their graph, got other ones; pass `explainer=`"
+        )
+    cases: dict[int, Case] = {}
+    for task, rows, at in explainer.task.split(explanation.nodes):
+        for i, place in enumerate(at):
+            cases[place] = node_case(
+                *(task, rows[i], explanation.scores[place], int(explanation.target[place])),
+                *(explanation.ids[place], explanation.seed, truth, max_batch),
+            )
+    return [cases[i] for i in sorted(cases)]
+
+
+def node_case(
+    task: Task,
+    row: Tensor,
+    scores: Array,
+    target: int,
+    name: int | str,
+    seed: int,
+    truth: Any = None,
+    max_batch: int | None = None,
+) -> Case:
+    """Return what metrics take of one node: its edges, their scores, and the model's answers by the edges' weights.
+
+    Args:
+        task: of inputs of its size.
+        row: `(E,)` the node.
+        scores: `(F,)` or more, of its features.
+        target: the explained class.
+        name: the node's id.
+        seed: of a metric's draws.
+        truth: `(edges,)` bool, which columns of the graph's `edge_index` are known to matter.
+        max_batch: most rows the model sees at a time.
+    """
+    space, units = task.space, task.space.units(row[None])
+    assert isinstance(space, FittedEdges)
+    column = space.columns_of(row[None])[0]
+    n_edges = int((column >= 0).sum())
+    column, owner = column[:n_edges], torch.zeros(1, dtype=torch.int64)
+    values = torch.from_numpy(np.asarray(scores, dtype=np.float64)[: space.n_features])[None]
+
+    def ask(weights: Tensor) -> Tensor:
+        full = row.repeat(len(weights), 1)
+        full[:, 1 : 1 + n_edges] = weights.to(row.dtype)
+        with task.predict.session():
+            return task.predict.differentiable(full, raw=True) if task.predict.is_module else task.predict(full)
+
+    known = None if truth is None else torch.as_tensor(np.asarray(truth), dtype=torch.bool)[column][None]
+    heatmap, parts = (space.shown(units.spread(v, owner))[:, :n_edges] for v in (values, values / units.n_elements))
+    size = max_batch or task.predict.max_batch
+    returns: Literal["logits", "probabilities"] = "logits" if task.predict.is_module else "probabilities"
+    return Case(
+        *(ask, row[None, 1 : 1 + n_edges], heatmap, torch.tensor([target]), [name], seed, size),
+        truth=known,
+        returns=returns,
+        parts=parts,
+    )
 
 
 def _parts(explanation: Explanation) -> Array:

@@ -4,7 +4,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,20 @@ import torch
 from torch import Tensor
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import PNS, Array, Explanation, FansWarning, InputError, Interrupted, check_whole, choose, is_number
+from fans.core import (
+    PNS,
+    Array,
+    Explanation,
+    FansWarning,
+    InputError,
+    Interrupted,
+    check_whole,
+    choose,
+    in_order,
+    is_number,
+    join,
+    join_pns,
+)
 from fans.estimate import (
     RADII,
     TOLERANCES,
@@ -20,15 +35,17 @@ from fans.estimate import (
     check_change,
     check_ids,
     check_seed,
+    effective,
     gather,
     given_radius,
     given_tolerance,
     notes,
     resolve_radius,
     strict_estimate,
+    subsets_of,
     warn_if_thin,
 )
-from fans.explainers._shared import Method, Selection, best_subset, sizes
+from fans.explainers._shared import Method, Selection, best_subset, check_modality, sizes
 from fans.pns import LITERAL, MEANINGFUL, Search, Settings
 from fans.spaces import guess_space
 from fans.spaces._shared import FeatureSpace
@@ -143,11 +160,14 @@ class Explainer:
         self.task = Task.bind(
             model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch
         )
+        if not self.task.space.has_background:  # neighbours are made from the input alone
+            self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
         if "phi" not in chosen[Settings]:
             self.settings = replace(self.settings, phi=self.task.space.phi)
         if target_names is not None:
             self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
         check_change(self.task, self.settings.change)
+        check_modality(self.method, self.task)
         self.method = self.method.settle(self.task, self.settings)
         self.method.check(self.task, self.settings)
         self._noise: Tensor | None = None
@@ -167,12 +187,66 @@ class Explainer:
         Raises:
             Interrupted: on Ctrl-C; its `partial` holds the inputs already explained, as does any other error's.
         """
+        parts = self.task.split(x)
+        names = self._ids(x, ids, parts)
+        self.prepare()
+        if len(parts) == 1 and parts[0][0] is self.task:
+            explanation = self._run(parts[0][1], target, names, progress)
+        else:
+            explanation = self._run_parts(parts, target, names, progress)
+        warn_if_thin(torch.from_numpy(explanation.ess), self._n_samples)
+        return explanation
+
+    def _ids(self, x: Any, ids: Sequence[int | str] | None, parts: "_Parts", *, own: bool = True) -> list[int | str]:
+        """Return the ids of the inputs: as given, as they are called by nature, or their places."""
+        return check_ids(self.task.space.names(x) if ids is None else ids, sum(len(at) for *_, at in parts), own=own)
+
+    def _of(self, task: Task) -> "Explainer":
+        """Return this explainer for inputs of one size."""
+        if task is self.task:
+            return self
+        child = copy(self)
+        child.task = task
+        return child
+
+    def _each(self, parts: "_Parts", target: Any, ids: list[int | str]) -> "Iterator[_Part]":
+        """Yield for each row layout its explainer, rows, targets, ids and places; its model rows count as ours."""
+        n = len(ids)
+        classes = None if target is None else self.task.targets(target, self.task.outputs[:1].expand(n, -1))
+        for task, rows, at in parts:
+            try:
+                yield _Part(self._of(task), rows, None if classes is None else classes[at], [ids[i] for i in at], at)
+            finally:
+                if task is not self.task:
+                    self.task.predict.n_rows += task.predict.n_rows
+                    task.predict.n_rows = 0
+
+    def _run_parts(self, parts: "_Parts", target: Any, ids: list[int | str], progress: Progress) -> Explanation:
+        """Explain inputs of several sizes, one size after another."""
+        done: list[Explanation] = []
+        places: list[list[int]] = []
+
+        def so_far(last: Explanation | None) -> Explanation | None:
+            found = [*done, *([last] if last is not None else [])]
+            return join(found, [at[: len(e)] for e, at in zip(found, places, strict=False)]) if found else None
+
+        try:
+            with _progress(progress, len(ids)) as advance:
+                for part in self._each(parts, target, ids):
+                    places.append(part.at)
+                    tell = partial(_advance, advance, sum(len(e) for e in done))
+                    done.append(part.explainer._run(part.rows, part.target, part.ids, tell))
+        except Exception as error:
+            error.partial = so_far(getattr(error, "partial", None))  # type: ignore[attr-defined]
+            raise
+        return join(done, places)
+
+    def _run(self, rows: Tensor, target: Any, ids: list[int | str], progress: Progress) -> Explanation:
+        """Explain inputs of one row layout."""
         started = time.perf_counter()
-        rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
-        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
+        inputs = _Inputs(self, rows, target, ids)
         done = _Results(len(rows))
         try:
-            self.prepare()
             with self.task.predict.session(), _progress(progress, len(rows)) as advance:
                 for part in self._blocks(len(rows)):
                     done.add(self._explain(inputs.block(part)))
@@ -188,14 +262,22 @@ class Explainer:
         except Exception as error:  # the model's own errors too: what was paid for is not thrown away
             error.partial = self._assemble(done, inputs, started) if done.n else None  # type: ignore[attr-defined]
             raise
-        explanation = self._assemble(done, inputs, started)
-        warn_if_thin(torch.from_numpy(explanation.ess), inputs.n_samples)
-        return explanation
+        return self._assemble(done, inputs, started)
 
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
-        rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
-        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows)))
+        parts = self.task.split(x)
+        found = []
+        for part in self._each(parts, target, self._ids(x, ids, parts)):
+            own = subset if len(parts) == 1 else subsets_of(subset, part.at)
+            found.append(part.explainer._score(part.rows, own, part.target, part.ids))
+        joined = join_pns(found, [at for *_, at in parts])
+        warn_if_thin(effective(joined), self._n_samples)
+        return joined
+
+    def _score(self, rows: Tensor, subset: Any, target: Any, ids: list[int | str]) -> PNS:
+        """Estimate the PNS of subsets of inputs of one row layout."""
+        inputs = _Inputs(self, rows, target, ids)
         units = self.task.space.units(rows)
         chosen = self.task.space.feature_subset(subset, units, len(rows))
         before = self.task.predict.n_rows
@@ -209,8 +291,7 @@ class Explainer:
                 tolerances.append(c)
         n_rows = self.task.predict.n_rows - before
         return gather(
-            *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings),
-            *(n_rows, inputs.n_samples),
+            *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows),
         )
 
     def _search(self, *, tolerance: bool) -> Search | None:
@@ -246,8 +327,16 @@ class Explainer:
         They are those an explanation would have; no subset is chosen and nothing is estimated. Inputs of one id get
         the same draws, so that their scores differ by the inputs alone.
         """
-        rows = self.task.space.encode(x, "x").to(self.task.background.dtype)
-        inputs = _Inputs(self, rows, target, check_ids(ids, len(rows), own=False), alone=not self.method.looks_around)
+        parts = self.task.split(x)
+        found = [
+            part.explainer._scores(part.rows, part.target, part.ids)
+            for part in self._each(parts, target, self._ids(x, ids, parts, own=False))
+        ]
+        return in_order(found, [at for *_, at in parts])
+
+    def _scores(self, rows: Tensor, target: Any, ids: list[int | str]) -> Array:
+        """Score inputs of one row layout."""
+        inputs = _Inputs(self, rows, target, ids, alone=not self.method.looks_around)
         with self.task.predict.session():
             parts = [
                 self.method.attribute(self.task, inputs.block(part).block, self.settings).scores
@@ -265,15 +354,17 @@ class Explainer:
         `parts`: where a feature's score is that of all its elements together, each gets its share, so that sums over
         elements mean something.
         """
-        space = self.task.space
         with warnings.catch_warnings():  # told of when they were explained
             warnings.simplefilter("ignore", FansWarning)
-            rows = space.encode(x, "x").to(self.task.background.dtype)
-        units, owner = space.units(rows), torch.arange(len(rows))
-        values = torch.from_numpy(np.asarray(scores, dtype=np.float64))
-        if parts and not self.method.per_element:
-            values = values / units.n_elements
-        return units.spread(values, owner).view(-1, *space.shape).numpy()
+            split = self.task.split(x)
+        out = []
+        for task, rows, at in split:
+            units, owner = task.space.units(rows), torch.arange(len(rows))
+            values = torch.from_numpy(np.asarray(scores, dtype=np.float64)[at, : task.space.n_features])
+            if parts and not self.method.per_element:
+                values = values / units.n_elements
+            out.append(task.space.shown(units.spread(values, owner)).numpy())
+        return in_order(out, [at for *_, at in split])
 
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
@@ -301,7 +392,7 @@ class Explainer:
             scoring=scored.n_rows.numpy(),
             sweep=chosen.n_rows.numpy(),
             strict=found.n_rows.numpy(),
-            elements=None if units.shared else units.of_element.view(-1, *task.space.shape).numpy(),
+            elements=None if units.shared else task.space.shown(units.of_element).numpy(),
             notes=notes(found.point, chosen.subset, units.present),
         )
 
@@ -311,7 +402,8 @@ class Explainer:
         evaluations = {phase: joined.pop(phase) for phase in ("reference", "scoring", "sweep", "strict")}
         space = self.task.space
         if joined["elements"] is None:  # the same features in every input
-            joined["elements"] = space.units(inputs.rows[:1]).of_element.view(space.shape).numpy()
+            joined["elements"] = space.shown(space.units(inputs.rows[:1]).of_element)[0].numpy()
+        edges, nodes = space.edges_of(inputs.rows[:n])
         return Explanation(
             **joined,
             ids=tuple(inputs.ids[:n]),
@@ -326,7 +418,9 @@ class Explainer:
             kind=self.task.predict.kind,
             change=self.settings.change,
             modality=space.modality,
-            inputs=inputs.rows[:n].view(n, *space.shape).numpy().copy(),
+            inputs=space.shown(inputs.rows[:n]).numpy().copy(),
+            edges=None if edges is None else edges.numpy(),
+            nodes=None if nodes is None else nodes.numpy(),
             element_names=space.element_names,
             categories=space.categories,
         )
@@ -370,6 +464,24 @@ class Explainer:
         if self._noise is not None and self.settings.change != "label":
             n_noise = 16 * min(self.neighbourhood.n_background, len(self.task.background))
         return len(self.task.background) + n_noise + int(self._training.get("rows", 0))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Inputs of one row layout: their explainer, rows, targets, ids and places among all."""
+
+    explainer: Explainer
+    rows: Tensor
+    target: Tensor | None
+    ids: list[int | str]
+    at: list[int]
+
+
+_Parts = list[tuple[Task, Tensor, list[int]]]
+
+
+def _advance(advance: Callable[[int], None], before: int, done: int, total: int) -> None:  # noqa: ARG001
+    advance(before + done)
 
 
 def _checked_names(names: Any, n_outputs: int) -> tuple[str, ...]:
@@ -458,7 +570,6 @@ class _Inputs:
         self.tolerance = given_tolerance(around.tolerance, len(rows), (*TOLERANCES, "search"))
         task = explainer.task
         self.target = None if target is None else task.targets(target, task.outputs[:1].expand(len(rows), -1))
-        self.n_samples = explainer._n_samples
 
     def block(self, part: slice) -> _Ready:
         """Prepare the inputs of a slice."""

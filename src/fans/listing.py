@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.data.images import ImageDataset
+from fans.data import GraphDataset, ImageDataset
 from fans.experiments import names
 from fans.explainers._shared import Method
 from fans.metrics import Metric
@@ -28,7 +28,7 @@ def _metrics() -> list[tuple[str, ...]]:
 
 
 def _datasets() -> list[tuple[str, ...]]:
-    members: list[Any] = list(ImageDataset.registry.values())
+    members: list[Any] = [*ImageDataset.registry.values(), *GraphDataset.registry.values()]
     return [(m.name, f"{len(m.classes)} classes", (m.__doc__ or "").splitlines()[0]) for m in members]
 
 

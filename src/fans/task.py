@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -11,14 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose
-from fans.spaces import guess_space
+from fans.spaces import guess_space, is_graph
 from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
 
 Output = Literal["probability", "raw"]
 TaskKind = Literal["classification", "regression"]
-
-DEFAULT_BATCH_BYTES = 4 * 2**20
-"""Rows of one batch take about this much by default: large enough to amortise a call, small enough to stay in cache."""
 
 
 class Predictor:
@@ -45,6 +43,7 @@ class Predictor:
         self._calibrated = False
         self._module = model if isinstance(model, nn.Module) else None
         self._wants_squash = self._module is not None and output == "probability" and task != "regression"
+        self._task = task
         self._call = self._resolve(model, task)
         self.kind: Kind = "probability" if self._wants_squash or self.target_names is not None else "output"
 
@@ -65,16 +64,20 @@ class Predictor:
         if hasattr(model, "predict"):
             return lambda rows: model.predict(self.space.decode(rows))
         if callable(model):
-            return lambda rows: model(self.space.decode(rows))
+            return lambda rows: self.space.ask(model, rows)
         raise ModelError(
             f"Expected a torch module, a scikit-learn estimator or a callable as model, got {type(model).__name__}"
         )
 
+    def reading(self, space: FittedSpace, max_batch: int) -> "Predictor":
+        """Return the same model for rows of another layout, its rows counted anew."""
+        other = copy(self)
+        other.space, other.max_batch, other.n_rows = space, max_batch, 0
+        other._call = other._resolve(other.model, other._task)
+        return other
+
     def _call_module(self, rows: Tensor) -> Tensor:
-        assert self._module is not None
-        given = self.space.for_module(rows)
-        parameter = next((p for p in self._module.parameters() if p.is_floating_point()), given)
-        out: Tensor = self._module(given.to(parameter.device, parameter.dtype))
+        out: Tensor = self.space.ask(self._module, rows)
         return out
 
     @contextmanager
@@ -176,6 +179,11 @@ class Predictor:
         """Refuse a model that has no gradient to somebody who needs one; `instead` is what to use."""
         if self._module is None:
             raise ModelError(f"Expected a torch module for {asker}, got {type(self.model).__name__}; use {instead}")
+        if not self.space.differentiable:
+            raise ModelError(
+                f"Expected a model that edges reach by their weight for {asker}, got {type(self.model).__name__}, "
+                f"from which they can only be removed; use {instead}"
+            )
 
     def differentiable(self, rows: Tensor, *, raw: bool = False) -> Tensor:
         """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass; `raw`: as they come."""
@@ -233,6 +241,7 @@ class Task:
         background: `(n, E)` reference samples.
         outputs: `(n, C)` the model's outputs on them, evaluated once.
         baseline: what stands in for a feature considered missing.
+        max_batch: as the user gave it.
     """
 
     predict: Predictor
@@ -240,6 +249,7 @@ class Task:
     background: Tensor
     outputs: Tensor
     baseline: Baseline
+    max_batch: int | None = None
 
     @classmethod
     def bind(
@@ -254,19 +264,35 @@ class Task:
         max_batch: int | None = None,
     ) -> "Task":
         """Check the parts and put them together; evaluates the background once."""
-        if shape_of(background, "background")[:1] == (0,):
+        if not is_graph(background) and shape_of(background, "background")[:1] == (0,):
             raise InputError("Expected at least one background sample, got an empty background; pass rows of real data")
         space = space or guess_space(background)
         fitted = space.fit(background)
-        rows = fitted.encode(background, "background")
-        if max_batch is None:
-            max_batch = max(16, min(8192, DEFAULT_BATCH_BYTES // (rows.element_size() * fitted.n_elements)))
-        check_whole("max_batch", max_batch, 1)
-        predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch))
-        missing = fitted.baseline(space.baselines[0] if baseline is None else baseline, rows)
+        if max_batch is not None:
+            check_whole("max_batch", max_batch, 1)
+        predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch or 1))
         with predict.session():
+            fitted.meet(model)
+            rows = fitted.encode(background, "background")
+            predict.max_batch = int(max_batch or fitted.default_batch)
+            missing = fitted.baseline(space.baselines[0] if baseline is None else baseline, rows)
             outputs = predict.calibrate(rows)
-        return cls(predict, fitted, rows, outputs, missing)
+        return cls(predict, fitted, rows, outputs, missing, max_batch)
+
+    def split(self, x: Any) -> "list[tuple[Task, Tensor, list[int]]]":
+        """Return the inputs as rows, for each row layout the task that takes it and the places of its inputs."""
+        out = []
+        for space, rows, at in self.space.split(x):
+            task = self if space is self.space else self._of_layout(space, rows)
+            out.append((task, rows.to(task.background.dtype), at))
+        return out
+
+    def _of_layout(self, space: FittedSpace, rows: Tensor) -> "Task":
+        """Return the task for rows of another layout; they have no background in common but nothing at all."""
+        predict = self.predict.reading(space, self.max_batch or space.default_batch)
+        return replace(
+            self, predict=predict, space=space, background=torch.zeros_like(rows[:1]), outputs=self.outputs[:1]
+        )
 
     @cached_property
     def deviations(self) -> Tensor:

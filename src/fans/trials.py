@@ -15,6 +15,9 @@ from fans.pns import Change, Search, Settings, bits_of, measure_change, perturb
 from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
 from fans.task import Task
 
+MANY = 64
+"""More features than this, and a draw that is used twice is not made twice."""
+
 MOST_EXACT_ROWS = 2**24
 """More model rows than this and `exact` refuses."""
 
@@ -71,6 +74,7 @@ class Reference:
         else:
             rate = max(task.space.swap_rate, 1 / task.space.n_features)
             hit = draw_features(task, keys[0].flatten(), place.flatten(), rate)
+            hit &= units.present if units.shared else units.present[owner]
             donors = task.background[draws.integers(keys[1], place, len(task.background))].flatten(0, 1)
             copies, _ = perturb(x[owner], units.spread(hit, owner), donors)
         n_own = 1 + n_local
@@ -139,8 +143,9 @@ class Jobs:
     row_keys: Tensor
 
     def join(self, other: "Jobs") -> "Jobs":
-        """Put two lists of jobs together, so that they fill the model's batches together."""
-        return Jobs(*(torch.cat([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
+        """Put two lists of jobs together, one of each in turn, so that they fill the model's batches together."""
+        pairs = (torch.stack([getattr(self, f.name), getattr(other, f.name)], 1) for f in fields(self))
+        return Jobs(*(pair.flatten(0, 1) for pair in pairs))
 
 
 @dataclass(frozen=True)
@@ -153,8 +158,8 @@ class Changes:
 
     def halves(self) -> tuple["Changes", "Changes"]:
         """Undo the join of as many jobs with as many others."""
-        first, second = zip(*(getattr(self, f.name).chunk(2) for f in fields(self)), strict=True)
-        return Changes(*first), Changes(*second)
+        first, second = (Changes(*(getattr(self, f.name)[side::2] for f in fields(self))) for side in range(2))
+        return first, second
 
 
 def run(
@@ -221,9 +226,18 @@ def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Te
 
 def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: float, kind: Change) -> Changes:
     """Perturb each job's subset `k` times on each of its samples, with a fresh m each time."""
+    n_features, n_places = task.space.n_features, jobs.index.shape[1] * k
 
     def hits(job: Tensor, place: Tensor) -> Tensor:
-        return draws.bernoulli(jobs.hit_keys[job], place, task.space.n_features, phi) & jobs.subset.index_select(0, job)
+        keys = jobs.hit_keys[job]
+        if n_features <= MANY:
+            return draws.bernoulli(keys, place, n_features, phi) & jobs.subset.index_select(0, job)
+        # Subsets and sides of an input share its draws, which take longer than looking up who has the same.
+        changes = torch.cat([torch.zeros(1, dtype=torch.int64), (keys[1:] != keys[:-1]).long()]).cumsum(0)
+        drawn, which = torch.unique(changes * n_places + place, return_inverse=True)
+        first = torch.empty_like(drawn).scatter_(0, which, torch.arange(len(which)))
+        once = draws.bernoulli(keys[first], place[first], n_features, phi)
+        return once.index_select(0, which) & jobs.subset.index_select(0, job)
 
     change, n_rows = run(task, pool, jobs, k, hits, kind)
     return Changes(change, torch.full((len(change), k), 1 / k, dtype=torch.float64), n_rows)

@@ -155,16 +155,34 @@ def fit(observed: Observed, ridge: float) -> tuple[Tensor, Tensor]:
     samples as well as the draws.
     """
     design, y = observed.design(), observed.y
-    gram = design.transpose(1, 2) @ design
-    inverse = torch.linalg.inv(gram + torch.diag_embed(gram.diagonal(dim1=1, dim2=2) * ridge + 1e-9))
-    slopes = (inverse @ (design.transpose(1, 2) @ y[..., None]))[..., 0]
+    solve, n_slopes = _normal_equations(design, ridge)
+    slopes = solve(y[:, None] @ design)[:, 0]
     pull = design * (y - (design @ slopes[..., None])[..., 0])[..., None]  # (B, M, F)
     by_sample = torch.zeros(len(pull), observed.n_samples, pull.shape[2], dtype=pull.dtype)
     by_sample.scatter_add_(1, observed.sample[..., None].expand_as(pull), pull)
-    n, n_slopes = design.shape[1], design.any(1).sum(1)  # of the features that exist
-    freedom = n / (n - n_slopes).clamp(min=1).double()[:, None, None]
-    covariance = inverse @ (by_sample.transpose(1, 2) @ by_sample) @ inverse * freedom
-    return slopes, covariance.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
+    n = design.shape[1]
+    freedom = n / (n - n_slopes).clamp(min=1).double()[:, None]
+    return slopes, ((solve(by_sample) ** 2).sum(1) * freedom).sqrt()
+
+
+def _normal_equations(design: Tensor, ridge: float) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Return the function that solves `(X'X + penalty) b = v` for rows `v` `(B, k, F)`, and the slopes in use `(B,)`.
+
+    With more features than draws by way of the draws, so that nothing of F x F numbers exists.
+    """
+    across, penalty = design.transpose(1, 2), (design**2).sum(1) * ridge + 1e-9
+    n_draws, n_features = design.shape[1:]
+    if n_features <= n_draws:
+        inverse = torch.linalg.inv(across @ design + torch.diag_embed(penalty))
+        return lambda v: v @ inverse, design.any(1).sum(1)  # of the features that exist
+    scaled = design / penalty[:, None]
+    core = torch.linalg.inv(scaled @ across + torch.eye(n_draws, dtype=design.dtype))
+
+    def solve(v: Tensor) -> Tensor:
+        out: Tensor = v / penalty[:, None] - v @ (scaled.transpose(1, 2) @ core) @ scaled
+        return out
+
+    return solve, n_draws - core.diagonal(dim1=1, dim2=2).sum(1)
 
 
 def smooth_fit(observed: Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:

@@ -157,17 +157,17 @@ def _start(task: Task, block: Block, how: Climb) -> tuple[Tensor, Tensor]:
 def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[Tensor, Tensor]:
     """Return Integrated Gradients of the explained logit from zero, summed over units `(B, F)`, and rows spent."""
     x = block.pool.pool[block.own[:, 0]]
-    total = torch.zeros_like(x)
+    total, zero = torch.zeros_like(x), task.space.zero(x)
     nodes = ((torch.arange(n_steps) + 0.5) / n_steps).to(x.dtype)
     for flat in torch.split(torch.arange(len(x) * n_steps), task.predict.max_batch):
         owner = flat // n_steps
         with torch.enable_grad():
-            path = (x[owner] * nodes[flat % n_steps, None]).requires_grad_()
+            path = torch.lerp(zero[owner], x[owner], nodes[flat % n_steps, None]).requires_grad_()
             picked = logits(task, path).gather(1, block.target[owner, None]).sum()
             (slope,) = torch.autograd.grad(picked, path)
         total.index_add_(0, owner, slope)
     units = block.pool.units
-    return units.collect((total / n_steps * x)[:, None])[:, 0], torch.full((len(x),), n_steps)
+    return units.collect((total / n_steps * (x - zero))[:, None])[:, 0], torch.full((len(x),), n_steps)
 
 
 def logits(task: Task, rows: Tensor) -> Tensor:
@@ -353,6 +353,7 @@ class Step:
         if self.how.relaxed_g == "strict":
             rows = torch.lerp(x, missing.expand_as(x), pool.units.spread(share * hit, owner).to(x.dtype))
         else:
+            share = share.masked_fill(~self.present[local], 1.0)
             rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
         after = task.predict.differentiable(rows)
         return measure_change(after, pool.outputs[origin], block.target[owner], self.settings.change)

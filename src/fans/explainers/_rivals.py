@@ -151,15 +151,6 @@ def check_number(name: str, value: object, least: float, *, above: bool = False)
         raise InputError(f"Expected `{name}` {'above' if above else 'of at least'} {least:g}, got {value!r}")
 
 
-def check_modality(method: Method, task: Task) -> None:
-    """Refuse inputs of a kind that the method was not made for."""
-    if task.space.modality not in method.modalities:
-        raise InputError(
-            f"Expected {' or '.join(method.modalities)} inputs for method={method.name!r}, got {task.space.modality} "
-            "inputs; use another method, e.g. method='fans'"
-        )
-
-
 @dataclass(frozen=True)
 class ElementMethod(Method):
     """A method that scores every element; a feature's score is the mean of its elements'.
@@ -170,8 +161,7 @@ class ElementMethod(Method):
     per_element: ClassVar[bool] = True
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
-        """Refuse inputs of another kind, and a model without a gradient."""
-        check_modality(self, task)
+        """Refuse columns and models without a gradient."""
         if task.space.categories:
             raise InputError(
                 f"Expected numbers in every column for method={self.name!r}, got categories, which have no gradient; "

@@ -85,6 +85,15 @@ class Method(Registered):
         return max(1, self.cost(n_features))
 
 
+def check_modality(method: Method, task: Task) -> None:
+    """Refuse inputs of a kind that the method was not made for."""
+    if task.space.modality not in method.modalities:
+        raise InputError(
+            f"Expected {' or '.join(method.modalities)} inputs for method={method.name!r}, got {task.space.modality} "
+            "inputs; use another method, e.g. method='fans'"
+        )
+
+
 @dataclass(frozen=True)
 class Selection:
     """How the best subset is chosen.

@@ -76,7 +76,8 @@ class FANS(Method):
     PNS; a score is how far the feature's share moved from where it began.
 
     Args:
-        solver: `"game"` or `"gradient"`; `"auto"` climbs where that was measured to be better: images, torch modules.
+        solver: `"game"` or `"gradient"`; `"auto"` climbs where that was measured to be better: images and graphs,
+            torch modules.
         preset: None, `"paper"` or `"released"`: see `PRESETS`.
         without: an ablation: without the sufficiency term (`"SF"`), the necessity term (`"NC"`), or sampling by
             closeness (`"SR"`).
@@ -99,7 +100,7 @@ class FANS(Method):
 
     name: ClassVar[str] = "fans"
     label: ClassVar[str] = "FANS"
-    modalities: ClassVar[tuple[str, ...]] = ("table", "image")
+    modalities: ClassVar[tuple[str, ...]] = ("table", "image", "graph")
     citation: ClassVar[str] = (
         "Chen et al., Feature Attribution with Necessity and Sufficiency via Dual-stage Perturbation Test for Causal "
         "Explanation, ICML 2024"
@@ -156,11 +157,14 @@ class FANS(Method):
         """Choose the solver."""
         if self.solver != "auto":
             return self
-        climbs = task.space.climbs and task.predict.is_module and settings.change != "label"
+        able = task.predict.is_module and task.space.differentiable and settings.change != "label"
+        climbs = task.space.climbs and able
         return replace(self, solver="gradient" if climbs else "game")
 
     def check(self, task: Task, settings: Settings) -> None:
-        """Refuse what has no gradient, if one is needed."""
+        """Refuse what has no gradient, if one is needed; and graphs where there is nothing to follow."""
+        if self.preset == "released" and task.space.modality == "graph":
+            raise InputError("Expected images for preset='released', whose authors released no graphs, got a graph")
         if self.solver == "gradient" or self.preset == "released":
             check_differentiable(task, settings)
 

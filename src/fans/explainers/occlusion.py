@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fans.core import InputError, check_whole
-from fans.explainers._rivals import ElementMethod, Inputs, check_modality
+from fans.explainers._rivals import ElementMethod, Inputs
 from fans.pns import Settings
 from fans.task import Task
 
@@ -44,21 +44,20 @@ class Occlusion(ElementMethod):
     def settle(self, task: Task, settings: Settings) -> "Occlusion":  # noqa: ARG002
         """Count the windows."""
         settled = copy(self)
-        if task.space.modality in self.modalities:
-            rows, columns = self._covers(task)
-            object.__setattr__(settled, "_n_windows", len(rows) * len(columns))
+        rows, columns = self._covers(task)
+        object.__setattr__(settled, "_n_windows", len(rows) * len(columns))
         return settled
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
-        """Refuse inputs that are no images, or smaller than a window."""
-        check_modality(self, task)
+        """Refuse images smaller than a window."""
         side = min(_plane(task))
         if self.window > side:
             raise InputError(f"Expected `window` of at most {side}, the image's shorter side, got {self.window}")
 
     def cost(self, n_features: int) -> int:
-        """The windows, and the image itself; before the image is known, a window for each feature."""
-        return int(getattr(self, "_n_windows", n_features)) + 1
+        """The windows, and the image itself; before the image is known, those of a square of so many pixels."""
+        across = max(1, -(-(round(n_features**0.5) - self.window) // self.stride) + 1)
+        return int(getattr(self, "_n_windows", across**2)) + 1
 
     def elements(self, inputs: Inputs) -> Tensor:
         """Return the mean fall over the windows on each pixel."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fans.core import Explanation, InputError, estimate_texts, extra, normal_quantile
-from fans.report import images
+from fans.report import graphs, images
 from fans.report.images import CHOSEN, INK, OPACITY, OUTLINE, STOPS
 from fans.report.sentences import chosen_count
 
@@ -17,7 +17,13 @@ MOST_PANELS = 12
 
 def plot(e: Explanation, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
     """Draw the first inputs (at most twelve): images as such, else the leading features as bars."""
-    figure = _images(e, columns or 2) if e.modality == "image" else _bars(e, top, columns or 3)
+    match e.modality:
+        case "image":
+            figure = _images(e, columns or 2)
+        case "graph":
+            figure = _graphs(e, columns or 3)
+        case _:
+            figure = _bars(e, top, columns or 3)
     return _written(figure, path)
 
 
@@ -86,6 +92,35 @@ def _bars(e: Explanation, top: int, columns: int) -> Any:
     return figure
 
 
+def _graphs(e: Explanation, columns: int) -> Any:
+    """Draw every input as a graph: the chosen edges thick, the explained node marked."""
+    shown, rows, columns = _grid(e, columns)
+    figure = _figure("`plot`", (4.2 * columns, 4.6 * rows))
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes:
+        axis.set_axis_off()
+    for i in range(shown):
+        _graph_panel(axes[i], graphs.drawing(e, i), chosen_count(e, i))
+        axes[i].set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)
+    return figure
+
+
+def _graph_panel(axis: Any, drawing: graphs.Drawing, caption: str) -> None:
+    """Draw one graph."""
+    for line in drawing.lines:
+        (x, y), (x2, y2) = line.ends
+        width = 2.6 if line.chosen else 0.5 + 1.2 * line.share
+        axis.plot([x, x2], [y, y2], color=CHOSEN if line.chosen else OTHER, lw=width, zorder=2 if line.chosen else 1)
+    for name, (x, y) in drawing.places.items():
+        marked = name == drawing.explained
+        axis.scatter([x], [y], s=150 if marked else 90, color=OUTLINE if marked else "white", edgecolors=INK, zorder=3)
+        axis.annotate(str(name), (x, y), ha="center", va="center", fontsize=5.5, color=INK, zorder=4)
+    left = f"; {drawing.n_hidden} edges are not shown" if drawing.n_hidden else ""
+    axis.annotate(caption + left, (0, -0.02), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
+    axis.margins(0.08)
+    axis.set_aspect("equal", adjustable="datalim")
+
+
 def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
     """Draw one input."""
     order = e.ranked(i)[:top]
@@ -94,7 +129,7 @@ def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
     colours = [CHOSEN if e.subset[i, f] else OTHER for f in order]
     places = np.arange(len(order))
     axis.barh(places, scores, xerr=errors, color=colours, height=0.72, error_kw={"lw": 0.8, "ecolor": FAINT})
-    labels = [f"{e.feature_names[f]} = {e.value(i, int(f))}" for f in order]
+    labels = [f"{e.name(i, f)} = {e.value(i, int(f))}" for f in order]
     axis.set_yticks(places, labels, fontsize=7.5, color=INK)
     axis.invert_yaxis()
     axis.axvline(0, color=INK, lw=0.6)

@@ -21,7 +21,7 @@ def to_frame(e: Explanation) -> "pd.DataFrame":
     se = np.full_like(e.scores, np.nan) if e.scores_se is None else e.scores_se
     per_feature = {
         "id": np.array(e.ids, dtype=object)[inputs],
-        "feature": np.array(e.feature_names, dtype=object)[features],
+        "feature": [e.name(int(i), int(f)) for i, f in zip(inputs, features, strict=True)],
         "value": [e.value(int(i), int(f)) for i, f in zip(inputs, features, strict=True)],
         "score": e.scores[inputs, features],
         "score_se": se[inputs, features],

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fans.core import Explanation, estimate_texts
-from fans.report import images
+from fans.report import graphs, images
 from fans.report.sentences import chosen_count, sentence
 
 STYLE = """
@@ -61,7 +61,7 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
         parts.append(_scale(largest))
         bodies = [_pictures(e, i, largest) for i in range(shown)]
     else:
-        bodies = [_table(e, i, top) for i in range(shown)]
+        bodies = [(_drawn(e, i) if e.edges is not None else "") + _table(e, i, top) for i in range(shown)]
     parts += [_finding(e, i) + body for i, body in enumerate(bodies)]
     if shown < len(e):
         parts.append(f"<p class='facts'>{len(e) - shown} more inputs are not shown.</p>")
@@ -97,6 +97,31 @@ def _pictures(e: Explanation, i: int, largest: float) -> str:
     return f"<div class='pictures'>{''.join(figures)}</div>"
 
 
+def _drawn(e: Explanation, i: int, size: int = 420) -> str:
+    """Return a graph as a drawing within the page: the chosen edges thick, the explained node marked."""
+    found = graphs.drawing(e, i)
+    across = np.array(list(found.places.values()))
+    low, span = across.min(0), max(float(np.ptp(across, 0).max()), 1e-9)
+
+    def at(place: graphs.Place) -> tuple[float, float]:
+        x, y = (np.array(place) - low) / span * (size - 40) + 20
+        return round(float(x), 1), round(size - float(y), 1)
+
+    parts = []
+    for line in found.lines:
+        (x, y), (x2, y2) = (at(end) for end in line.ends)
+        width = 4 if line.chosen else 0.6 + 1.4 * line.share
+        colour = images.CHOSEN if line.chosen else "#b9c4cf"
+        parts.append(f"<line x1='{x}' y1='{y}' x2='{x2}' y2='{y2}' stroke='{colour}' stroke-width='{width:.1f}'/>")
+    for name, place in found.places.items():
+        x, y = at(place)
+        colour = images.OUTLINE if name == found.explained else "white"
+        parts.append(f"<circle cx='{x}' cy='{y}' r='10' fill='{colour}' stroke='{images.INK}'/>")
+        parts.append(f"<text x='{x}' y='{y + 3}' font-size='8' text-anchor='middle'>{name}</text>")
+    label = escape(f"{e.ids[i]}: {chosen_count(e, i)}")
+    return f"<svg role='img' aria-label='{label}' viewBox='0 0 {size} {size}' width='{size}'>{''.join(parts)}</svg>"
+
+
 def _table(e: Explanation, i: int, top: int) -> str:
     """Return a row for each leading feature of one input."""
     largest = float(np.abs(e.scores[i]).max()) or 1.0
@@ -108,7 +133,7 @@ def _row(e: Explanation, i: int, f: int, largest: float) -> str:
     se = "" if e.scores_se is None else f" ± {e.scores_se[i, f]:.3f}"
     width = 12 * max(float(e.scores[i, f]), 0.0) / largest
     return (
-        f"<tr{' class=in' if e.subset[i, f] else ''}><td>{escape(e.feature_names[f])}</td>"
+        f"<tr{' class=in' if e.subset[i, f] else ''}><td>{escape(e.name(i, f))}</td>"
         f"<td>{escape(e.value(i, f))}</td><td class='n'>{e.scores[i, f]:.3f}{se}</td>"
         f"<td><div class='bar' style='width:{width:.2f}rem'></div></td></tr>"
     )

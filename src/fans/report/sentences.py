@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from fans.core import Explanation
 
-UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel"}
-"""What the features of an image are called, by how their names begin."""
+UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge ": "edge"}
+"""What the features of an image or a graph are called, by how their names begin."""
 
 
 def sentence(e: Explanation, i: int) -> str:
@@ -22,7 +22,7 @@ def sentence(e: Explanation, i: int) -> str:
     if not math.isnan(e.ps[i]):
         clauses.append(f"perturbing {names} {moved} in {percent(e.ps[i])} of trials")
     if bool((e.subset[i] | ~present).all()):
-        together = "all of them" if e.modality == "image" else names
+        together = names if e.modality == "table" else "all of them"
         units = unit_word(e, int(present.sum()))
         clauses.append(f"no part of the {present.sum()} {units} stands out: only {together} together are named")
     elif not math.isnan(e.pn[i]):
@@ -36,7 +36,7 @@ def sentence(e: Explanation, i: int) -> str:
 def unit_word(e: Explanation, n: int) -> str:
     """Return what `n` features are called: superpixels, patches, pixels, or features."""
     first = e.feature_names[0]
-    word = next((w for start, w in UNITS.items() if e.modality == "image" and first.startswith(start)), "feature")
+    word = next((w for start, w in UNITS.items() if e.modality != "table" and first.startswith(start)), "feature")
     return word if n == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
 
 
@@ -51,7 +51,8 @@ def _what(e: Explanation, i: int) -> str:
     """Return what was chosen: by name, of an image by number and area."""
     if e.modality == "image":
         return f"{chosen_count(e, i)} ({percent(e[i].mask.mean())} of the image)"
-    return join_names(e.chosen_names(i))
+    names = join_names(e.chosen_names(i))
+    return names if e.modality == "table" else f"{chosen_count(e, i)} ({names})"
 
 
 def _verbs(e: Explanation, i: int) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fans.core import InputError, Modality, choose
 
@@ -168,12 +168,15 @@ class FittedSpace(ABC):
         swap_rate: share of its features that a local copy of an input has from elsewhere.
         phi: probability that a feature under test is hit, if the user of an `Explainer` does not say.
         climbs: whether a gradient was measured to order its features better than random subsets do.
+        has_background: whether a feature of one input is one of another too, so that they are each other's background.
+        differentiable: whether a module's outputs have a gradient with respect to the rows.
     """
 
     modality: ClassVar[Modality]
     swap_rate: ClassVar[float] = 0.1
     phi: ClassVar[float] = 0.5
     climbs: ClassVar[bool] = False
+    has_background: ClassVar[bool] = True
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor
@@ -198,6 +201,14 @@ class FittedSpace(ABC):
         """E."""
         return self.scale.numel()
 
+    @property
+    def differentiable(self) -> bool:
+        """Whether a module's outputs have a gradient with respect to the rows."""
+        return True
+
+    def meet(self, model: Any) -> None:  # noqa: B027 - most have nothing to learn
+        """Learn what the space has to know of the model, before anything is encoded."""
+
     @abstractmethod
     def encode(self, inputs: Any, what: str) -> Tensor:
         """Return one input or a batch as rows `(n, E)`; `what` names the argument in errors."""
@@ -208,6 +219,44 @@ class FittedSpace(ABC):
 
     def for_module(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` as a torch module takes them."""
+        return rows.view(-1, *self.shape)
+
+    def ask(self, model: Any, rows: Tensor) -> Any:
+        """Return what a module, or any other callable, says of rows `(n, E)`."""
+        if not isinstance(model, nn.Module):
+            return model(self.decode(rows))
+        given = self.for_module(rows)
+        parameter = next((p for p in model.parameters() if p.is_floating_point()), given)
+        return model(given.to(parameter.device, parameter.dtype))
+
+    @property
+    def default_batch(self) -> int:
+        """Rows that the model sees at a time by default: about 4 MB amortise a call and stay in cache."""
+        return max(16, min(8192, 4 * 2**20 // (self.scale.element_size() * self.n_elements)))
+
+    def zero(self, rows: Tensor) -> Tensor:
+        """Return rows `(n, E)` with nothing in them."""
+        return torch.zeros_like(rows)
+
+    def names(self, x: Any) -> list[int] | None:  # noqa: ARG002
+        """Return how inputs are called by nature, where they have names."""
+        return None
+
+    def split(self, x: Any) -> "list[tuple[FittedSpace, Tensor, list[int]]]":
+        """Put inputs together that one row layout fits: all of them, but where inputs differ in size.
+
+        Returns:
+            For each layout the space that reads it, the rows, and the places of those inputs among all.
+        """
+        rows = self.encode(x, "x")
+        return [(self, rows, list(range(len(rows))))]
+
+    def edges_of(self, rows: Tensor) -> tuple[Tensor | None, Tensor | None]:  # noqa: ARG002
+        """Return the nodes `(B, *input, 2)` that each element joins and those explained `(B,)`, where it is a graph."""
+        return None, None
+
+    def shown(self, rows: Tensor) -> Tensor:
+        """Return rows, or anything with a value per element `(n, E)`, in the inputs' own shape `(n, *input)`."""
         return rows.view(-1, *self.shape)
 
     def planes(self, rows: Tensor) -> Tensor:

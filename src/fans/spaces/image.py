@@ -257,7 +257,7 @@ class FittedImage(FittedSpace):
                 f"Expected {what} in the range of the {source}, {low:.4g} to {high:.4g}, got {least:.4g} to "
                 f"{most:.4g}; scale images as the model was trained",
                 FansWarning,
-                stacklevel=5 if what == "background" else 4,  # the caller of `Explainer` or `pns`
+                stacklevel=5 if what == "background" else 6,  # the caller of `Explainer` or `pns`
             )
 
     def decode(self, rows: Tensor) -> Any:

@@ -1,0 +1,1 @@
+"""FANS inside other libraries: each module needs its library, and only when it is imported."""

@@ -1,0 +1,726 @@
+"""Graphs: a feature is an edge that the explained prediction is computed from, and a missing feature is no edge.
+
+An input is a node of the graph (or a graph among several). It is cut out of its graph first: the edges that reach its
+prediction within the model's depth, and as much of their surroundings as keeps every degree what it was, so that the
+model says of the cutting what it says of the whole. Inputs of about one size go to the model together, many perturbed
+copies of many cuttings in one disjoint union.
+
+A row is the number of a cutting, then one number per directed edge of it: 1 is the edge as it is, 0 none.
+"""
+
+import inspect
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fans.core import FansWarning, InputError, Modality, ModelError, check_whole, choose
+from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
+
+Level = Literal["node", "graph"]
+
+_CALIBRATING = 16
+"""Inputs that the model is tried on before anything is explained."""
+
+_SMALLEST = 16
+_MESSAGE = 64
+"""Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
+
+_BATCH_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class _Graph:
+    """A graph as tensors.
+
+    Attributes:
+        x: `(n, d)` what is known of each node.
+        edge_index: `(2, m)` from, to.
+        weight: `(m,)` of the edges, 1 where the graph has none.
+        attributes: `(m, a)` of the edges, where they are more than a weight.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    weight: Tensor
+    attributes: Tensor | None
+
+    @classmethod
+    def of(cls, given: Any, what: str) -> "_Graph":
+        """Check a graph: anything with `x` and `edge_index`, as PyTorch Geometric's `Data` has."""
+        if hasattr(given, "edge_types") or hasattr(given, "node_types"):
+            raise InputError(
+                f"Expected {what} with one kind of node and edge, got a heterogeneous graph; "
+                "explain its to_homogeneous() form"
+            )
+        x, edges = getattr(given, "x", None), getattr(given, "edge_index", None)
+        if x is None or edges is None:
+            raise InputError(f"Expected {what} with `x` and `edge_index`, got {type(given).__name__}")
+        x, edges = torch.as_tensor(x).detach().cpu(), torch.as_tensor(edges).detach().cpu()
+        if x.ndim == 1:
+            x = x[:, None]
+        if x.ndim != 2 or not len(x):
+            raise InputError(f"Expected `x` of {what} of shape (nodes, columns), got {tuple(x.shape)}")
+        if not torch.isfinite(x).all():
+            raise InputError(f"Expected finite `x` in {what}, got NaN or infinity in {_count_bad(x)} nodes")
+        if edges.ndim != 2 or len(edges) != 2 or edges.is_floating_point():
+            raise InputError(
+                f"Expected `edge_index` of {what} as whole numbers of shape (2, edges), got {tuple(edges.shape)} of "
+                f"{edges.dtype}"
+            )
+        if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(x):
+            raise InputError(
+                f"Expected `edge_index` of {what} from 0 to {len(x) - 1}, one number per node, "
+                f"got {int(edges.min())} to {int(edges.max())}"
+            )
+        weight, attributes = cls._weights(given, edges.shape[1], what)
+        return cls(x.float(), edges.long(), weight, attributes)
+
+    @staticmethod
+    def _weights(given: Any, n_edges: int, what: str) -> tuple[Tensor, Tensor | None]:
+        for name in ("edge_weight", "edge_attr"):
+            value = getattr(given, name, None)
+            if value is None:
+                continue
+            value = torch.as_tensor(value).detach().cpu().float()
+            if len(value) != n_edges or not torch.isfinite(value).all():
+                raise InputError(
+                    f"Expected one finite `{name}` of {what} for each of {n_edges} edges, got {tuple(value.shape)}"
+                )
+            if value.ndim == 1 or value.shape[1] == 1:
+                return value.flatten(), None
+            return torch.ones(n_edges), value
+        return torch.ones(n_edges), None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def _count_bad(x: Tensor) -> int:
+    return int((~torch.isfinite(x)).any(1).sum())
+
+
+@dataclass(frozen=True)
+class _Cutting:
+    """What one prediction is computed from.
+
+    Attributes:
+        graph: it is cut out of.
+        nodes: `(n,)` their numbers there.
+        edges: `(2, D)` those that belong to features, between places in `nodes`.
+        source: `(D,)` their numbers in the graph.
+        feature: `(D,)` the feature of each.
+        n_features: how many there are.
+        context: `(2, C)` edges that are always there.
+        context_weight: `(C,)`.
+        context_source: `(C,)` their numbers in the graph, or -1.
+        target: place of the explained node, or -1 for the graph as a whole.
+    """
+
+    graph: _Graph
+    nodes: Tensor
+    edges: Tensor
+    source: Tensor
+    feature: Tensor
+    n_features: int
+    context: Tensor
+    context_weight: Tensor
+    context_source: Tensor
+    target: int
+
+    @property
+    def n_edges(self) -> int:
+        """D."""
+        return self.edges.shape[1]
+
+    @property
+    def bytes(self) -> int:
+        """Memory that a copy takes in a forward pass, about."""
+        return 4 * (len(self.nodes) * self.graph.x.shape[1] + _MESSAGE * (self.n_edges + self.context.shape[1]))
+
+
+def _number_features(edges: Tensor, n_nodes: int, *, tied: bool) -> tuple[Tensor, int]:
+    """Give parallel edges one feature, and where `tied` also those that run the other way."""
+    low, high = (edges.min(0).values, edges.max(0).values) if tied else (edges[0], edges[1])
+    _, feature = torch.unique(low * n_nodes + high, return_inverse=True)
+    return feature, int(feature.max()) + 1 if len(feature) else 0
+
+
+def _whole(graph: _Graph, target: int, *, tied: bool) -> _Cutting:
+    """Cut nothing off."""
+    return _assemble(
+        graph, torch.arange(len(graph)), torch.ones_like(graph.edge_index[0], dtype=torch.bool), target, tied
+    )
+
+
+def _cut(graph: _Graph, node: int, hops: int, *, tied: bool) -> _Cutting:
+    """Keep what reaches a node within so many hops.
+
+    Edges into nodes nearer than the last hop carry messages. Those into a node at the last hop carry none, but they
+    count in its degree, by which some layers divide: their number stays, in one edge of their joint weight.
+    """
+    start, end = graph.edge_index
+    distance = torch.full((len(graph),), hops + 1)
+    distance[node] = 0
+    for hop in range(1, hops + 1):
+        reached = start[distance[end] == hop - 1]
+        distance[reached] = torch.minimum(distance[reached], torch.tensor(hop))
+    carries = distance[end] < hops
+    if tied:  # an edge and the one that runs back go together, so that both degrees know
+        n = len(graph)
+        carrying = torch.unique(start[carries] * n + end[carries])
+        carries = carries | torch.isin(end * n + start, carrying)
+    return _assemble(graph, (distance <= hops).nonzero()[:, 0], carries, node, tied)
+
+
+def _assemble(graph: _Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bool) -> _Cutting:
+    """Number nodes and features, and account for the edges that are left out."""
+    start, end = graph.edge_index
+    place = torch.full((len(graph),), -1)
+    place[nodes] = torch.arange(len(nodes))
+    loop = start == end
+    source = (chosen & ~loop).nonzero()[:, 0]
+    edges = place[graph.edge_index[:, source]]
+    feature, n_features = _number_features(edges, len(nodes), tied=tied)
+    # Loops stay: layers add them where there are none. Others into kept nodes stay in the degrees.
+    inside = place[end] >= 0
+    loops = (loop & inside).nonzero()[:, 0]
+    other = (inside & ~loop & ~chosen).nonzero()[:, 0]
+    into, weight = place[end[other]], graph.weight[other]
+    joint = torch.zeros(len(nodes)).index_add_(0, into, weight)
+    counted = torch.zeros(len(nodes), dtype=torch.bool).index_fill_(0, into, True).nonzero()[:, 0]
+    kept = place[graph.edge_index[:, loops]]
+    where = torch.full((), 0) if target < 0 else place[target]
+    return _Cutting(
+        graph=graph,
+        nodes=nodes,
+        edges=edges,
+        source=source,
+        feature=feature,
+        n_features=n_features,
+        context=torch.cat([kept, torch.stack([where.expand(len(counted)), counted])], 1),
+        context_weight=torch.cat([graph.weight[loops], joint[counted]]),
+        context_source=torch.cat([loops, torch.full((len(counted),), -1)]),
+        target=-1 if target < 0 else int(where),
+    )
+
+
+class _GraphSpace(FeatureSpace):
+    """What the spaces of graphs have in common."""
+
+    def __init__(self, hops: int | None = None, *, level: Level | None = None) -> None:
+        if hops is not None:
+            check_whole("hops", hops, 1)
+        if level is not None:
+            choose("`level`", level, ("node", "graph"))
+        self.hops, self.level = hops, level
+
+
+class GraphEdges(_GraphSpace):
+    """Edges of the graph that a prediction is computed from; what is missing is removed.
+
+    Args:
+        hops: how far from a node its prediction looks; by default as far as the model has message-passing layers,
+            which is checked against the model's answer on the whole graph.
+        tied: whether the two directions of an edge are one feature.
+        level: `"node"` for one graph whose nodes are explained, `"graph"` for several that are explained as wholes;
+            guessed from the background.
+    """
+
+    baselines = ("removed",)
+
+    def __init__(self, hops: int | None = None, *, tied: bool = True, level: Level | None = None) -> None:
+        super().__init__(hops, level=level)
+        self.tied = tied
+
+    def fit(self, background: Any) -> "FittedEdges":
+        """Take the graph whose nodes are explained, or graphs like those that are."""
+        return FittedEdges(self, background, tied=self.tied)
+
+
+class GraphFeatures(_GraphSpace):
+    """Columns of `x`, in all nodes that a prediction is computed from; a missing one is 0 in all of them.
+
+    Args:
+        hops: as in `GraphEdges`.
+        level: as in `GraphEdges`.
+    """
+
+    baselines = ("zero",)
+
+    def fit(self, background: Any) -> "FittedFeatures":
+        """Take the graph whose nodes are explained, or graphs like those that are."""
+        return FittedFeatures(self, background, tied=True)
+
+
+class _FittedGraph(FittedSpace):
+    """One graph's nodes, or graphs, and how the model takes them."""
+
+    has_background: ClassVar[bool] = False
+    swap_rate: ClassVar[float] = 0.1
+    unit: ClassVar[str]
+    baselines: ClassVar[tuple[str, ...]]
+
+    def __init__(self, space: _GraphSpace, background: Any, *, tied: bool) -> None:
+        several = not hasattr(background, "edge_index") and isinstance(background, Sequence)
+        self.level: Level = space.level or ("graph" if several else "node")
+        self.tied = tied
+        self._hops = space.hops
+        given = list(background) if several else [background]
+        if self.level == "node" and len(given) != 1:
+            raise InputError(f'Expected one graph for level="node", got {len(given)}; pass level="graph"')
+        self.graphs = [
+            _Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
+        ]
+        self._weighs, self._weight_name = True, "edge_weight"
+        self._hold([])
+
+    # --- The model -----------------------------------------------------------------------------------------------
+
+    def meet(self, model: Any) -> None:
+        """Learn how the model takes edges and how far it looks, from its signature and its answers."""
+        if not callable(model):
+            raise ModelError(f"Expected a model that takes (x, edge_index, ...), got {type(model).__name__}")
+        known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
+        names = [name for name in ("edge_weight", "edge_attr") if name in known]
+        manifold = any(graph.attributes is not None for graph in self.graphs)
+        self._weighs = bool(names) and not manifold
+        self._weight_name = names[0] if names else ""
+        if self.level == "graph" and "batch" not in known:
+            raise ModelError(
+                "Expected a model that takes `batch`, the graph of each node, for several graphs, "
+                f"got {type(model).__name__} without; pass a single graph to explain its nodes"
+            )
+        tried = self._some()
+        if self.level == "node":
+            self._settle_depth(model, tried)
+        self._look_closer(model, tried)
+
+    def _look_closer(self, model: Any, tried: list[int]) -> None:
+        """Learn more from the model's answers on some inputs."""
+
+    def _some(self) -> list[int]:
+        """Return some inputs that have edges, spread over all."""
+        if self.level == "graph":
+            able = [i for i, graph in enumerate(self.graphs) if graph.edge_index.shape[1]]
+        else:
+            start, end = self.graphs[0].edge_index
+            able = torch.unique(end[start != end]).tolist()
+        if not able:
+            raise InputError(
+                "Expected a graph with edges, got none between different nodes; there is nothing to explain"
+            )
+        return [able[i * len(able) // _CALIBRATING] for i in range(min(_CALIBRATING, len(able)))]
+
+    def _settle_depth(self, model: Any, tried: list[int]) -> None:
+        """Find how many hops it takes for a cutting to be told as the whole graph is."""
+        graph = self.graphs[0]
+        expected = self._outputs_on_whole(model, graph)[tried[:8]]
+        if len(expected) and expected.ndim != 2:
+            raise ModelError(f"Expected outputs (nodes, classes) from the model, got {tuple(expected.shape)}")
+        layers = 0
+        if isinstance(model, nn.Module):
+            layers = sum(any(kind.__name__ == "MessagePassing" for kind in type(m).__mro__) for m in model.modules())
+        candidates = [self._hops] if self._hops is not None else [*range(max(layers, 1), max(layers, 1) + 4)]
+        for hops in candidates:
+            self._hops = hops
+            found = self._answers(model, tried[:8])
+            if torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max().clamp(min=1e-6))):
+                return
+        raise ModelError(
+            f"Expected a node's prediction to be computed from {candidates[-1]} hops at most, "
+            "got other outputs on the cut graph than on the whole; pass GraphEdges(hops=...) as large as its reach"
+        )
+
+    def _outputs_on_whole(self, model: Any, graph: _Graph) -> Tensor:
+        extra = {self._weight_name: graph.weight} if self._weighs else {}
+        if not self._weighs and graph.attributes is not None and self._weight_name:
+            extra = {self._weight_name: graph.attributes}
+        return _plain(_run(model, graph.x, graph.edge_index, extra))
+
+    def _answers(self, model: Any, names: list[int], kept: float = 2.0) -> Tensor:
+        """Return the model's outputs on inputs with some of their edges dropped, none by default."""
+        with_edges = copy(self)
+        with_edges._hold([self._cutting(name) for name in names])
+        rows = with_edges.rows_of_all()
+        dropped = (torch.arange(rows.shape[1] - 1) * 0.6180339887) % 1 >= kept  # spread evenly, no draws needed
+        rows[:, 1:][:, dropped] = 0
+        return _plain(with_edges.ask(model, rows))
+
+    def ask(self, model: Any, rows: Tensor) -> Any:
+        """Run the model on the disjoint union of all rows' graphs."""
+        numbers, counts = torch.unique_consecutive(rows[:, 0].long(), return_counts=True)
+        parts: list[_Union] = []
+        n_nodes = n_rows = 0
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            piece, some = self._cuttings[number], rows[n_rows : n_rows + count, 1:]
+            parts.append(_copies(piece, self._kept(piece, some), self._x(piece, some), n_nodes, n_rows, self._weighs))
+            n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
+        union = {name: [getattr(part, name) for part in parts] for name in _Union.__dataclass_fields__}
+        extra: dict[str, Tensor] = {}
+        if self._weighs:
+            extra[self._weight_name] = torch.cat(union["weight"])
+        elif self._weight_name and parts[0].attributes is not None:
+            extra[self._weight_name] = torch.cat(union["attributes"])
+        if self.level == "graph":
+            extra["batch"] = torch.cat(union["row_of_node"])
+        out = _run(model, torch.cat(union["x"]), torch.cat(union["edge_index"], 1), extra)
+        return out if self.level == "graph" else out[torch.cat(union["target"])]
+
+    @abstractmethod
+    def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
+        """Return how much of each edge `(r, D)` rows keep."""
+
+    @abstractmethod
+    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
+        """Return what is known of the nodes of each copy, `(r, n, d)`."""
+
+    # --- Inputs --------------------------------------------------------------------------------------------------
+
+    def names(self, x: Any) -> list[int]:
+        """Return how the inputs are called: nodes by their numbers, graphs by their places."""
+        if self.level == "graph":
+            return list(range(1 if hasattr(x, "edge_index") else len(x)))
+        return self._nodes(x, "x")
+
+    def _nodes(self, x: Any, what: str) -> list[int]:
+        try:
+            array = np.atleast_1d(np.asarray(x.cpu() if isinstance(x, Tensor) else x))
+        except (TypeError, ValueError):
+            array = np.array(["?"])
+        if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu":
+            raise InputError(f"Expected {what} as a node's number or several, got {x!r}")
+        n = len(self.graphs[0])
+        if array.min() < 0 or array.max() >= n:
+            bad = array[(array < 0) | (array >= n)][0]
+            raise InputError(f"Expected nodes from 0 to {n - 1}, got {bad}")
+        return [int(i) for i in array]
+
+    def _cutting(self, name: int) -> _Cutting:
+        if self.level == "graph":
+            return _whole(self.graphs[name], -1, tied=self.tied)
+        assert self._hops is not None
+        return _cut(self.graphs[0], name, self._hops, tied=self.tied)
+
+    def split(self, x: Any) -> list[tuple[FittedSpace, Tensor, list[int]]]:
+        """Put inputs of about one size together.
+
+        Returns:
+            For each size the space of those inputs, their rows, and their places among all. What a size is depends on
+            the input alone, so that explaining it does not depend on its company.
+        """
+        cuttings = self._cut_all(x)
+        empty = [i for i, piece in enumerate(cuttings) if not self._sizes(piece).any()]
+        if empty:
+            what, names = "node" if self.level == "node" else "graph", self.names(x)
+            others = f" and {len(empty) - 1} others" if len(empty) > 1 else ""
+            raise InputError(
+                f"Expected {what}s with {self.unit}s to explain, got {what} {names[empty[0]]}{others} without any; "
+                f"leave {'them' if others else 'it'} out"
+            )
+        out: list[tuple[FittedSpace, Tensor, list[int]]] = []
+        rooms = [self._room(piece) for piece in cuttings]
+        for room in sorted(set(rooms)):
+            at = [i for i, one in enumerate(rooms) if one == room]
+            part = copy(self)
+            part._hold([cuttings[i] for i in at])
+            out.append((part, part.rows_of_all(), at))
+        return out
+
+    def _cut_all(self, x: Any) -> list[_Cutting]:
+        if self.level == "node":
+            return [self._cutting(name) for name in self._nodes(x, "x")]
+        graphs = [x] if hasattr(x, "edge_index") else list(x) if isinstance(x, Iterable) else [x]
+        made = [_Graph.of(graph, f"graph {i} of x") for i, graph in enumerate(graphs)]
+        width = self.graphs[0].x.shape[1]
+        for i, graph in enumerate(made):
+            if graph.x.shape[1] != width:
+                raise InputError(
+                    f"Expected {width} columns of `x` in graph {i}, as the background has, got {graph.x.shape[1]}"
+                )
+        return [_whole(graph, -1, tied=self.tied) for graph in made]
+
+    @abstractmethod
+    def _elements(self, piece: _Cutting) -> Tensor:
+        """Return the feature of each element of a cutting."""
+
+    @abstractmethod
+    def _room(self, piece: _Cutting) -> int:
+        """Return how many features a row with this cutting has room for; the last one is nobody's."""
+
+    def _hold(self, cuttings: list[_Cutting]) -> None:
+        """Take the inputs whose rows are to be read."""
+        self._cuttings = cuttings
+        elements = [self._elements(piece) for piece in cuttings]
+        room = max((self._room(piece) for piece in cuttings), default=_SMALLEST)
+        n_elements = 1 + max((len(features) for features in elements), default=0)
+        self.feature_names = tuple(f"{self.unit} {i}" for i in range(room))
+        self.shape, self.scale = (n_elements,), torch.ones(n_elements)
+        # What belongs to no feature belongs to the last one, which no input has.
+        self._of_element = torch.full((len(cuttings), n_elements), room - 1)
+        self._size = torch.zeros(len(cuttings), room)
+        self._rows = torch.zeros(len(cuttings), n_elements)
+        for i, features in enumerate(elements):
+            self._of_element[i, 1 : 1 + len(features)] = features
+            sizes = self._sizes(cuttings[i])
+            self._size[i, : len(sizes)] = sizes
+            self._rows[i, 0], self._rows[i, 1 : 1 + len(features)] = i, 1
+
+    def _sizes(self, piece: _Cutting) -> Tensor:
+        """Return how many elements each feature of a cutting has."""
+        return torch.bincount(self._elements(piece)).float()
+
+    def rows_of_all(self) -> Tensor:
+        """Return the rows of all inputs that are held, with all that they have."""
+        return self._rows.clone()
+
+    def encode(self, inputs: Any, what: str) -> Tensor:  # noqa: ARG002
+        """Return some of the background's inputs as rows: what the model is tried on first."""
+        self._hold([self._cutting(name) for name in self._some()])
+        return self.rows_of_all()
+
+    def decode(self, rows: Tensor) -> Any:
+        """Return the rows: `ask` reads them."""
+        return rows
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that the largest row takes in a forward pass, about."""
+        return max(piece.bytes for piece in self._cuttings)
+
+    @property
+    def default_batch(self) -> int:
+        """Rows that the model sees at a time, if the user does not say."""
+        return max(1, min(8192, _BATCH_BYTES // self.row_bytes))
+
+    def units(self, rows: Tensor) -> Units:
+        """Return the edges of each input."""
+        number = rows[:, 0].long()
+        return Units(self._of_element[number], self._size[number], shared=False)
+
+    def shown(self, rows: Tensor) -> Tensor:
+        """Return what is said of elements `(n, E - 1)`, without the number of the cutting."""
+        return rows[:, 1:]
+
+    def baseline(self, value: Any, background: Tensor) -> Baseline:  # noqa: ARG002
+        """Return nothing, the only baseline there is."""
+        choose("`baseline`", value, self.baselines)
+        return OfSample(self.zero)
+
+    def zero(self, rows: Tensor) -> Tensor:
+        """Return the same inputs without any of their features."""
+        out = torch.zeros_like(rows)
+        out[:, 0] = rows[:, 0]
+        return out
+
+    def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:  # noqa: ARG002
+        """Return how many elements of each feature differ."""
+        return units.collect((x[:, None] - rows) ** 2)
+
+    def deviations(self, background: Tensor) -> Tensor:
+        """Return zeros: no scale is estimated."""
+        return torch.zeros_like(background)
+
+    def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:  # noqa: ARG002
+        """Return noise for weights; what can only be there or not gets none."""
+        out = normals * (size if self.differentiable else 0.0)
+        out[..., 0] = 0
+        return out
+
+
+class FittedEdges(_FittedGraph):
+    """The edges of one graph's nodes, or of graphs."""
+
+    modality: ClassVar[Modality] = "graph"
+    climbs: ClassVar[bool] = True
+    unit: ClassVar[str] = "edge"
+    baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
+
+    def _look_closer(self, model: Any, tried: list[int]) -> None:
+        if self._weighs:
+            self._check_weights(model, tried)
+
+    def _check_weights(self, model: Any, tried: list[int]) -> None:
+        """See whether a weight of 0 is as good as no edge; where it is not, edges are removed instead."""
+        by_weight = self._answers(model, tried[:4], kept=0.5)
+        self._weighs = False
+        removed = self._answers(model, tried[:4], kept=0.5)
+        self._weighs = torch.allclose(
+            by_weight, removed, rtol=1e-3, atol=1e-4 * float(removed.abs().max().clamp(min=1e-6))
+        )
+        if not self._weighs:
+            warnings.warn(
+                f"The model takes `{self._weight_name}`, but an edge of weight 0 is not like none to it; edges are "
+                "removed instead, which has no gradient",
+                FansWarning,
+                stacklevel=2,
+            )
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the outputs have a gradient with respect to the rows."""
+        return self._weighs
+
+    def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
+        return rows[:, : piece.n_edges]
+
+    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
+        return piece.graph.x[piece.nodes].expand(len(rows), -1, -1)
+
+    def _elements(self, piece: _Cutting) -> Tensor:
+        return piece.feature
+
+    def _room(self, piece: _Cutting) -> int:
+        """Return one of some sizes: inputs of different size that share one go to the model together."""
+        size = _SMALLEST
+        while size <= piece.n_features:
+            size = -(-size * 3 // 2) if size & (size - 1) == 0 else -(-size * 4 // 3)
+        return size
+
+    def edges_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nodes `(B, E - 1, 2)` that each element joins, and those explained `(B,)`; -1 is none."""
+        edges = torch.full((len(rows), self.n_elements - 1, 2), -1)
+        nodes = torch.full((len(rows),), -1)
+        for i, number in enumerate(rows[:, 0].long().tolist()):
+            piece = self._cuttings[number]
+            edges[i, : piece.n_edges] = piece.nodes[piece.edges].T
+            if piece.target >= 0:
+                nodes[i] = piece.nodes[piece.target]
+        return edges, nodes
+
+    def columns_of(self, rows: Tensor) -> Tensor:
+        """Return which column of its graph's `edge_index` each element `(B, E - 1)` is, -1 for none."""
+        out = torch.full((len(rows), self.n_elements - 1), -1)
+        for i, number in enumerate(rows[:, 0].long().tolist()):
+            piece = self._cuttings[number]
+            out[i, : piece.n_edges] = piece.source
+        return out
+
+    def feature_subset(self, subset: Any, units: Units, batch: int) -> Tensor:
+        """Return `subset` as a bool tensor `(batch, F)`: given so, by edge of the graph, or as pairs of nodes."""
+        pairs = _pairs(subset)
+        if pairs is not None:
+            subset = torch.zeros(batch, self.n_features, dtype=torch.bool)
+            for i, piece in enumerate(self._cuttings):
+                joined = {
+                    tuple(edge): f
+                    for edge, f in zip(piece.nodes[piece.edges].T.tolist(), piece.feature.tolist(), strict=True)
+                }
+                for u, v in pairs:
+                    if (u, v) not in joined and not (self.tied and (v, u) in joined):
+                        raise InputError(
+                            f"Expected edges that the prediction of input {i} is computed from, got {u} - {v}, "
+                            "which is none"
+                        )
+                    subset[i, joined.get((u, v), joined.get((v, u), 0))] = True
+        return super().feature_subset(subset, units, batch)
+
+    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
+        """Read a mask of the graph's edges; and one of more features than these inputs have, of larger ones beside."""
+        if self.level == "node" and mask.shape[-1] == self.graphs[0].edge_index.shape[1]:
+            chosen = mask.expand(batch, -1)
+            out = torch.zeros(batch, self.n_features, dtype=torch.bool)
+            for i, piece in enumerate(self._cuttings):
+                out[i, piece.feature[chosen[i, piece.source]]] = True
+            return out
+        return mask[..., : self.n_features]
+
+
+class FittedFeatures(_FittedGraph):
+    """The columns of the nodes of one graph, or of graphs; those that are 0 in all nodes in reach are absent."""
+
+    modality: ClassVar[Modality] = "table"
+    unit: ClassVar[str] = "column"
+    baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
+
+    def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
+        return torch.ones(len(rows), piece.n_edges)
+
+    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
+        return piece.graph.x[piece.nodes] * rows[:, None, : piece.graph.x.shape[1]]
+
+    def _elements(self, piece: _Cutting) -> Tensor:
+        return torch.arange(piece.graph.x.shape[1])
+
+    def _sizes(self, piece: _Cutting) -> Tensor:
+        return (piece.graph.x[piece.nodes] != 0).any(0).float()
+
+    def _room(self, piece: _Cutting) -> int:
+        return piece.graph.x.shape[1] + 1
+
+    @property
+    def element_names(self) -> tuple[str, ...]:
+        """One name per column."""
+        return self.feature_names[:-1]
+
+
+@dataclass(frozen=True)
+class _Union:
+    """Copies of a cutting side by side, after others."""
+
+    x: Tensor
+    edge_index: Tensor
+    weight: Tensor
+    attributes: Tensor | None
+    target: Tensor
+    row_of_node: Tensor
+
+
+def _copies(piece: _Cutting, kept: Tensor, x: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> _Union:
+    """Return one copy of a cutting for each row of kept edges `(r, D)` and nodes `(r, n, d)`.
+
+    `n_nodes` and `n_rows` come before them. Without weights an edge is there or not, and a joint one is many.
+    """
+    count, size = len(kept), len(piece.nodes)
+    offset = n_nodes + size * torch.arange(count)
+    own, attributes = kept * piece.graph.weight[piece.source], None
+    if weighs:
+        edges = torch.cat([piece.edges, piece.context], 1)
+        weight = torch.cat([own, piece.context_weight.expand(count, -1)], 1).flatten()
+        edge_index = (edges[:, None] + offset[:, None]).flatten(1)
+    else:
+        left, weight = (kept > 0.5).flatten(), own
+        repeats = torch.where(piece.context_source >= 0, 1, piece.context_weight.round().long())
+        context = piece.context.repeat_interleave(repeats, 1)
+        inside = (piece.edges[:, None] + offset[:, None]).flatten(1)[:, left]
+        edge_index = torch.cat([inside, (context[:, None] + offset[:, None]).flatten(1)], 1)
+        if piece.graph.attributes is not None:
+            of_context = piece.graph.attributes[piece.context_source.clamp(min=0)]
+            of_context = (of_context * (piece.context_source >= 0)[:, None]).repeat_interleave(repeats, 0)
+            of_edges = piece.graph.attributes[piece.source].repeat(count, 1)[left]
+            attributes = torch.cat([of_edges, of_context.repeat(count, 1)])
+    return _Union(
+        x=x.reshape(count * size, -1),
+        edge_index=edge_index,
+        weight=weight,
+        attributes=attributes,
+        target=offset + max(piece.target, 0),
+        row_of_node=(n_rows + torch.arange(count)).repeat_interleave(size),
+    )
+
+
+def _pairs(subset: Any) -> list[tuple[int, int]] | None:
+    """Return a subset that is given as pairs of nodes, or None."""
+    if not isinstance(subset, list | tuple | set) or not subset:
+        return None
+    pairs = [pair for pair in subset if isinstance(pair, tuple | list) and len(pair) == 2]
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for pair in pairs for n in pair)
+    return [(int(u), int(v)) for u, v in pairs] if len(pairs) == len(subset) and whole else None
+
+
+def _run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any:
+    """Call the model with everything on its device."""
+    device = next((p.device for p in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    return model(x.to(device), edge_index.to(device), **{name: value.to(device) for name, value in extra.items()})
+
+
+def _plain(out: Any) -> Tensor:
+    if not isinstance(out, Tensor):
+        raise ModelError(f"Expected a tensor of outputs (nodes, classes) from the model, got {type(out).__name__}")
+    return out.detach().to("cpu", torch.float64)

@@ -1,0 +1,67 @@
+"""`fans.adapters.captum.FANS` where captum expects one of its own methods."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fans
+
+attr = pytest.importorskip("captum.attr")
+from captum.metrics import infidelity  # noqa: E402
+
+from fans.adapters.captum import FANS  # noqa: E402
+
+torch.manual_seed(0)
+MODEL = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
+IMAGES = torch.rand(4, 1, 8, 8)
+BACKGROUND = torch.rand(20, 1, 8, 8)
+FEW: dict[str, Any] = {"n_local": 4, "n_background": 5, "n_steps": 3}
+
+
+def test_attributions_are_the_heatmap():
+    found = FANS(MODEL, BACKGROUND, **FEW).attribute(IMAGES, target=1)
+    expected = fans.Explainer(MODEL, BACKGROUND, **FEW).heatmaps(IMAGES, 1)
+    assert found.shape == IMAGES.shape
+    assert found.numpy() == pytest.approx(expected, abs=1e-6)
+    classes = torch.tensor([0, 1, 2, 0])
+    assert FANS(MODEL, BACKGROUND, **FEW).attribute((IMAGES,), target=classes)[0].shape == IMAGES.shape
+
+
+def test_noise_tunnel_takes_it():
+    """Its mean over noisy copies is the mean of what we say of those copies."""
+    method = FANS(MODEL, BACKGROUND, **FEW)
+    torch.manual_seed(1)
+    found = attr.NoiseTunnel(method).attribute(IMAGES[:1], nt_type="smoothgrad", nt_samples=3, stdevs=0.01, target=2)
+    torch.manual_seed(1)
+    noisy = torch.normal(IMAGES[:1].repeat_interleave(3, 0), 0.01)
+    assert found.shape == (1, 1, 8, 8)
+    assert found.numpy() == pytest.approx(method.attribute(noisy, target=2).mean(0, keepdim=True).numpy(), abs=1e-6)
+
+
+def test_its_metrics_take_it():
+    def perturb(x):
+        noise = 0.01 * torch.ones_like(x)
+        return noise, x - noise
+
+    scores = FANS(MODEL, BACKGROUND, **FEW).attribute(IMAGES, target=0)
+    assert torch.isfinite(infidelity(MODEL, perturb, IMAGES, scores, target=0)).all()
+
+
+def test_a_table():
+    rows = torch.randn(50, 5)
+    model = nn.Linear(5, 2).eval()
+    assert FANS(model, rows).attribute(rows[:3], target=0).shape == (3, 5)
+
+
+def test_what_it_does_not_take_is_told():
+    method = FANS(MODEL, BACKGROUND, **FEW)
+    with pytest.raises(fans.InputError, match="Expected one tensor of inputs, got 2"):
+        method.attribute((IMAGES, IMAGES))
+    with pytest.raises(fans.InputError, match="Expected no `additional_forward_args`"):
+        method.attribute(IMAGES, additional_forward_args=(1,))
+    assert not method.has_convergence_delta()
+    assert not method.multiplies_by_inputs
+    assert np.ptp(method.attribute(IMAGES[:1]).numpy()) > 0

@@ -1,0 +1,365 @@
+"""Edges as features: what the space shows a model against the model on edited graphs, and PNS against enumeration."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fans
+from fans.spaces import GraphEdges, GraphFeatures
+from fans.trials import Reference
+from tests.oracles import exact_pns
+
+geometric = pytest.importorskip("torch_geometric")
+Data = geometric.data.Data
+from torch_geometric.nn import GATConv, GCNConv, GINConv, GraphConv, SAGEConv, global_mean_pool  # noqa: E402
+
+
+def undirected(pairs):
+    return torch.tensor([[u, v] for a, b in pairs for u, v in ((a, b), (b, a))]).T
+
+
+def random_graph(n=40, n_edges=60, seed=0, columns=5):
+    rng = np.random.default_rng(seed)
+    pairs = {tuple(sorted(rng.choice(n, 2, replace=False).tolist())) for _ in range(n_edges)}
+    return Data(x=torch.from_numpy(rng.normal(size=(n, columns))).float(), edge_index=undirected(sorted(pairs)))
+
+
+def edges_of(explanation, i=0):
+    assert explanation.edges is not None
+    return explanation.edges[i]
+
+
+def joined(space, rows):
+    return space.edges_of(rows)[0]
+
+
+def kept(explanation, i=0):
+    """Which elements of an input are edges."""
+    return edges_of(explanation, i)[:, 0] >= 0
+
+
+class Net(nn.Module):
+    """Two layers of a kind that takes weights."""
+
+    def __init__(self, kind=GCNConv, columns=5, layers=2, classes=3):
+        super().__init__()
+        torch.manual_seed(0)
+        sizes = [columns, *([8] * (layers - 1)), classes]
+        self.layers = nn.ModuleList(kind(a, b) for a, b in itertools.pairwise(sizes))
+
+    def forward(self, x, edge_index, edge_weight=None):
+        for i, layer in enumerate(self.layers):
+            x = layer(torch.relu(x) if i else x, edge_index, edge_weight)
+        return x
+
+
+class Unweighted(nn.Module):
+    """Two layers of a kind that takes none."""
+
+    def __init__(self, kind, columns=5):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = kind(columns, 8), kind(8, 3)
+
+    def forward(self, x, edge_index):
+        return self.second(torch.relu(self.first(x, edge_index)), edge_index)
+
+
+def gin(a, b):
+    return GINConv(nn.Linear(a, b))
+
+
+MODELS = {
+    "gcn": lambda: Net(GCNConv),
+    "gcn, 3 layers": lambda: Net(GCNConv, layers=3),
+    "graphconv": lambda: Net(GraphConv),
+    "gat": lambda: Unweighted(GATConv),
+    "sage": lambda: Unweighted(SAGEConv),
+    "gin": lambda: Unweighted(gin),
+    "gcn without weights": lambda: Unweighted(GCNConv),
+}
+
+
+def probabilities(model, graph, node, removed=()):
+    """The model's answer on the whole graph with some edges, pairs of nodes in order, deleted."""
+    start, end = graph.edge_index.tolist()
+    kept = [i for i in range(len(start)) if (start[i], end[i]) not in removed]
+    with torch.no_grad():
+        return torch.softmax(model(graph.x, graph.edge_index[:, kept]).double(), 1)[node]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_an_edge_without_weight_is_an_edge_deleted(name, tied):
+    model, graph = MODELS[name]().eval(), random_graph()
+    explainer = fans.Explainer(model, graph, space=GraphEdges(tied=tied))
+    rng = np.random.default_rng(1)
+    nodes = [n for n in range(40) if (graph.edge_index[1] == n).any()]
+    with explainer.task.predict.session():
+        for task, rows, at in explainer.task.split(nodes):
+            units, edges = task.space.units(rows), joined(task.space, rows)
+            assert task.predict(rows) == pytest.approx(
+                torch.stack([probabilities(model, graph, nodes[i]) for i in at]), abs=1e-6
+            )
+            for i, place in enumerate(at):
+                n_features = int(units.present[i].sum())
+                gone = torch.from_numpy(rng.random(task.space.n_features) < 0.4) & units.present[i]
+                hit = units.spread(gone[None], torch.tensor([i]))[0]
+                row = torch.where(hit, task.space.zero(rows[i : i + 1])[0], rows[i])
+                removed = {(int(u), int(v)) for (u, v), h in zip(edges[i], hit[1:], strict=True) if h and u >= 0}
+                assert all(((v, u) in removed) == tied for u, v in removed if tied)
+                expected = probabilities(model, graph, nodes[place], removed)
+                assert task.predict(row[None])[0] == pytest.approx(expected, abs=1e-6)
+                assert n_features <= task.space.n_features - 1
+
+
+def test_pns_of_six_edges_is_that_of_enumeration():
+    pairs = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 0)]
+    graph = Data(x=torch.randn(5, 5, generator=torch.Generator().manual_seed(3)), edge_index=undirected(pairs))
+    model = Net(GCNConv).eval()
+    explainer = fans.Explainer(model, graph, estimator="exact", n_local=9, radius=0.5, tolerance=0.02, phi=0.3)
+    ((task, rows, _),) = explainer.task.split(0)
+    assert int(task.space.units(rows).present.sum()) == 6
+    edges = joined(task.space, rows)[0]
+    feature = task.space.units(rows).of_element[0, 1:]
+    order = [next((int(u), int(v)) for (u, v), f in zip(edges, feature, strict=True) if f == k) for k in range(6)]
+
+    def f(masks):
+        gone = [[e for e, kept in zip(order, mask, strict=True) if not kept] for mask in masks]
+        return np.stack([probabilities(model, graph, 0, {*g, *((v, u) for u, v in g)}).numpy() for g in gone])
+
+    with task.predict.session():
+        pool, _ = Reference.around(task, rows, [0], 0, 0, 9, 0.0)
+    first = [int((feature == k).nonzero()[0, 0]) for k in range(6)]
+    samples = pool.samples()[0, :, 1:][:, first].double().numpy()
+    assert 0 < (samples == 0).mean() < 0.4
+    target = int(f(np.ones((1, 6)))[0].argmax())
+    for subset in ([1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 1], [0, 0, 1, 1, 1, 0]):
+        chosen = np.array(subset, dtype=bool)
+        expected = exact_pns(
+            f, np.ones(6), chosen, samples, np.zeros(6), 0.5, 0.02, target=target, phi=0.3, std=np.ones(6)
+        )
+        found = explainer.score(0, [e for e, c in zip(order, chosen, strict=True) if c])
+        assert found.pns[0] == pytest.approx(expected["pns"], abs=1e-6)
+        assert found.pn[0] == pytest.approx(expected["pn"], abs=1e-6)
+        assert found.ps[0] == pytest.approx(expected["ps"], abs=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["game", "gradient"])
+def test_nodes_are_explained_alike_in_any_company(solver):
+    model, graph = Net(GCNConv).eval(), random_graph(n=60, n_edges=110)
+    explainer = fans.Explainer(model, graph, solver=solver, n_local=9, n_sweep=200)
+    nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
+    together = explainer(nodes)
+    assert together.ids == tuple(nodes)
+    assert len({task.space.n_features for task, *_ in explainer.task.split(nodes)}) > 1
+    for i in (0, 5, 11):
+        alone = explainer([nodes[i]])
+        n = alone.scores.shape[1]
+        assert together.scores[i, : n - 1] == pytest.approx(alone.scores[0, : n - 1], abs=1e-5)
+        assert together.chosen_names(i) == alone.chosen_names()
+        assert together.pns[i] == pytest.approx(alone.pns[0], abs=1e-6)
+        assert edges_of(together, i)[kept(together, i)].tolist() == edges_of(alone)[kept(alone)].tolist()
+        assert together.heatmap[i][kept(together, i)] == pytest.approx(alone.heatmap[0][kept(alone)], abs=1e-5)
+
+
+def test_a_motif_that_decides_is_found():
+    """A rule that reads one triangle: the class flips when an edge of it is gone."""
+    graph = random_graph(n=30, n_edges=40, seed=2)
+    extra = undirected([(0, 1), (1, 2), (0, 2)])
+    graph.edge_index = torch.unique(torch.cat([graph.edge_index, extra], 1), dim=1)
+
+    class Rule(nn.Module):
+        def forward(self, x, edge_index, edge_weight=None):
+            weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+            n = len(x)
+            adjacency = torch.zeros(n, n).index_put((edge_index[0], edge_index[1]), weight, accumulate=True)
+            triangles = (adjacency @ adjacency @ adjacency).diagonal() / 2
+            return torch.stack([torch.zeros(n), 8 * triangles - 4], 1)
+
+    explanation = fans.Explainer(Rule(), graph, space=GraphEdges(hops=3), n_local=19, max_batch=16)([0])
+    assert set(explanation.chosen_names()) >= {"0 - 1", "0 - 2", "1 - 2"}
+    top = [explanation.name(0, f) for f in explanation.ranked(0)[:3]]
+    assert set(top) == {"0 - 1", "0 - 2", "1 - 2"}
+
+
+class Pooled(nn.Module):
+    """A graph classifier."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.head = GCNConv(5, 8), nn.Linear(8, 2)
+
+    def forward(self, x, edge_index, edge_weight=None, batch=None):
+        batch = torch.zeros(len(x), dtype=torch.long) if batch is None else batch
+        return self.head(global_mean_pool(torch.relu(self.layer(x, edge_index, edge_weight)), batch))
+
+
+def test_graphs_are_explained_as_wholes():
+    graphs = [random_graph(n=8 + i, n_edges=10, seed=i) for i in range(12)]
+    model = Pooled().eval()
+    explainer = fans.Explainer(model, graphs, n_local=9)
+    explanation = explainer(graphs[:3])
+    assert explanation.modality == "graph"
+    for i in range(3):
+        with torch.no_grad():
+            expected = torch.softmax(model(graphs[i].x, graphs[i].edge_index)[0], 0).max()
+        assert explanation.prediction[i] == pytest.approx(float(expected), abs=1e-6)
+        assert kept(explanation, i).sum() == graphs[i].edge_index.shape[1]
+    assert fans.Explainer(model, graphs, n_local=9)(graphs[1]).scores[0, :5] == pytest.approx(
+        explainer([graphs[1]]).scores[0, :5]
+    )
+
+
+def test_loops_parallel_and_directed_edges():
+    edges = torch.tensor([[0, 1, 1, 1, 2, 3, 3], [1, 0, 1, 0, 0, 2, 2]])  # 1 -> 0 twice, a loop, 2 -> 0, 3 -> 2 twice
+    graph = Data(x=torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), edge_index=edges)
+    explanation = fans.Explainer(Net().eval(), graph, n_local=9)([0])
+    assert sorted(explanation.name(0, f) for f in np.flatnonzero(explanation.present[0]).tolist()) == [
+        "0 - 1",
+        "2 -> 0",
+        "3 -> 2",
+    ]
+    assert kept(explanation).sum() == 6
+    untied = fans.Explainer(Net().eval(), graph, space=GraphEdges(tied=False), n_local=9)([0])
+    assert sorted(untied.name(0, f) for f in np.flatnonzero(untied.present[0]).tolist()) == [
+        *("0 -> 1", "1 -> 0", "2 -> 0", "3 -> 2"),
+    ]
+
+
+def test_columns_of_nodes():
+    """A missing column is 0 in every node in reach; columns that are 0 there anyway count for nothing."""
+    graph, model = random_graph(), Net().eval()
+    graph.x[:, 3] = 0
+    explainer = fans.Explainer(model, graph, space=GraphFeatures(), n_local=9)
+    explanation = explainer([1, 2])
+    assert explanation.scores.shape == (2, 6)
+    assert (explanation.scores[:, [3, 5]] == 0).all()
+    assert not explanation.subset[:, [3, 5]].any()
+    ((task, rows, _),) = explainer.task.split([1, 2])
+    rows[:, 2] = 0
+    changed = graph.clone()
+    changed.x[:, 1] = 0
+    with task.predict.session():
+        found = task.predict(rows)
+    assert found == pytest.approx(torch.stack([probabilities(model, changed, n) for n in (1, 2)]), abs=1e-6)
+    assert set(explanation.chosen_names()) <= {f"column {i}" for i in range(5)}
+
+
+def test_metrics_of_nodes_are_those_on_the_whole_graph():
+    """Fidelity by weights on the whole graph, recall and sparseness over the node's own edges, all by hand."""
+    graph, model = random_graph(n=60, n_edges=110), Net().eval()
+    explainer = fans.Explainer(model, graph, n_local=9, n_steps=4, n_sweep=1, refine=0)
+    nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:8]
+    explanation = explainer(nodes)
+    columns = {tuple(e): i for i, e in enumerate(graph.edge_index.T.tolist())}
+    truth = np.arange(len(columns)) % 3 == 0
+    asked = ["fidelity_plus", "fidelity_minus", "sparseness", "recall"]
+    found = fans.evaluate(explanation, asked, explainer=explainer, truth=truth)
+    for i, node in enumerate(nodes):
+        edges = [tuple(e) for e in edges_of(explanation, i)[kept(explanation, i)].tolist()]
+        scores = explanation.heatmap[i][kept(explanation, i)]
+        mask = np.clip(scores, 0, None) / max(scores.max(), 1e-12)
+        at = torch.tensor([columns[e] for e in edges])
+        changed = []
+        for weights in (1 - mask, mask):
+            whole = torch.ones(len(columns)).index_copy(0, at, torch.from_numpy(weights).float())
+            with torch.no_grad():
+                answers = [model(graph.x, graph.edge_index, w)[node].argmax() for w in (torch.ones_like(whole), whole)]
+            changed.append(float(answers[0] != answers[1]))
+        assert [found["fidelity_plus"][i], found["fidelity_minus"][i]] == changed
+        ascending, n = np.sort(np.abs(scores)), len(scores)
+        gini = ((2 * np.arange(1, n + 1) - n - 1) * ascending).sum() / (n * ascending.sum())
+        assert found["sparseness"][i] == pytest.approx(gini)
+        top = np.argsort(-scores, kind="stable")[:12]
+        assert found["recall"][i] == pytest.approx(truth[at.numpy()][top].sum() / truth[at.numpy()].sum())
+    with pytest.raises(fans.InputError, match="and the `explainer` of their graph"):
+        fans.evaluate(explanation, ["sparseness"], model=model)
+
+
+def test_a_graph_is_drawn_told_and_kept(tmp_path):
+    graph = random_graph(n=60, n_edges=110)
+    explanation = fans.Explainer(Net().eval(), graph, n_local=9, n_steps=4, n_sweep=1, refine=0)([3, 8])
+    assert explanation.plot(tmp_path / "graph.png") is not None
+    assert (tmp_path / "graph.png").stat().st_size > 5_000
+    page = explanation.to_html(tmp_path / "graph.html").read_text()
+    assert page.count("<svg") == 2
+    assert " edges (*" in explanation.sentences[0] or " edge (*" in explanation.sentences[0]
+    frame = explanation.to_frame()
+    assert len(frame) == int(explanation.present.sum())
+    assert set(frame["feature"]) >= set(explanation.chosen_names())
+    again = fans.load(explanation.save(tmp_path / "graph.safetensors"))
+    assert again.chosen_names(1) == explanation.chosen_names(1)
+    assert again[1].nodes.tolist() == [8]  # type: ignore[union-attr]
+
+
+# --- Bad input -------------------------------------------------------------------------------------------------------
+
+GRAPH = random_graph()
+
+
+def lonely():
+    graph = random_graph()
+    graph.x = torch.cat([graph.x, torch.zeros(1, 5)])
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("graph", "node", "words"),
+    [
+        (lonely(), 40, "Expected nodes with edges to explain, got node 40 without any; leave it out"),
+        (lonely(), [1, 40], "got node 40 without any"),
+        (GRAPH, 40, "Expected nodes from 0 to 39, got 40"),
+        (GRAPH, -1, "Expected nodes from 0 to 39, got -1"),
+        (GRAPH, 1.5, "Expected x as a node's number or several, got 1.5"),
+        (GRAPH, "a", "Expected x as a node's number"),
+        (Data(x=torch.zeros(3, 5), edge_index=torch.zeros(2, 0, dtype=torch.long)), 0, "Expected a graph with edges"),
+        (
+            Data(x=torch.zeros(3, 5), edge_index=torch.tensor([[0], [7]])),
+            0,
+            "from 0 to 2, one number per node, got 0 to 7",
+        ),
+        (Data(x=torch.full((3, 5), torch.nan), edge_index=undirected([(0, 1)])), 0, "finite `x` in the graph, got NaN"),
+        (Data(x=None, edge_index=undirected([(0, 1)])), 0, "with `x` and `edge_index`"),
+    ],
+)
+def test_bad_graphs_and_nodes(graph, node, words):
+    with pytest.raises(fans.InputError, match=words.replace("(", r"\(")):
+        fans.Explainer(Net().eval(), graph)(node)
+
+
+def test_a_heterogeneous_graph_is_refused():
+    hetero = geometric.data.HeteroData()
+    hetero["a"].x = torch.zeros(2, 5)
+    with pytest.raises(fans.InputError, match="got a heterogeneous graph; explain its to_homogeneous"):
+        fans.Explainer(Net().eval(), hetero)
+
+
+def test_a_model_that_ignores_weights_has_its_edges_removed():
+    class Deaf(Unweighted):
+        def forward(self, x, edge_index, edge_weight=None):  # noqa: ARG002
+            return super().forward(x, edge_index)
+
+    with pytest.warns(fans.FansWarning, match="an edge of weight 0 is not like none to it; edges are removed instead"):
+        explainer = fans.Explainer(Deaf(SAGEConv).eval(), GRAPH, n_local=9)
+    assert np.ptp(explainer.scores([0])) > 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fans.FansWarning)
+        with pytest.raises(fans.ModelError, match=r'from which they can only be removed; use solver="game"'):
+            fans.Explainer(Deaf(SAGEConv).eval(), GRAPH, solver="gradient")
+
+
+def test_too_few_hops_are_noticed():
+    with pytest.raises(fans.ModelError, match="computed from 1 hops at most, got other outputs"):
+        fans.Explainer(Net(layers=3).eval(), GRAPH, space=GraphEdges(hops=1))
+
+
+def test_a_subset_of_edges_the_prediction_does_not_see():
+    explainer = fans.Explainer(Net().eval(), GRAPH, n_local=9)
+    with pytest.raises(fans.InputError, match="got 0 - 0, which is none"):
+        explainer.score([1], [(0, 0)])
