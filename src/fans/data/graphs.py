@@ -147,7 +147,6 @@ class _Planetoid(GraphDataset):
     """
 
     splits = ("planetoid", "larger")
-    folder: ClassVar[str]
     home = "https://github.com/kimiyoung/planetoid/raw/master/data/"
     n_val: ClassVar[int] = 500
 
@@ -229,13 +228,12 @@ class _Planetoid(GraphDataset):
         kept = values[order].astype(np.float32)
         counts = np.bincount(place[rows], minlength=n)
         shape = np.array([n, content["allx"].shape[1], len(content["y"])])
-        edges = _edges(content["graph"], n)
         return {
             "shape": shape,
             "counts": counts.astype(np.uint16),
             "columns": columns[order].astype(np.uint16),
             "values": kept[:1] if (kept == kept[0]).all() else kept,
-            "edges": edges[:, edges[0] < edges[1]].astype(np.uint16),
+            "edges": _edges(content["graph"], n).astype(np.uint16),
             "y": y,
             "test": test.astype(np.uint16),
         }
@@ -264,7 +262,7 @@ class Citeseer(_Planetoid):
     """Computer science papers and citations, 3,327 nodes: words as features, areas as classes."""
 
     name = "citeseer"
-    classes = ("AI", "ML", "IR", "DB", "Agents", "HCI")
+    classes = tuple(f"class {i}" for i in range(6))
     files = tuple(
         File(f"planetoid/CiteSeer/raw/ind.citeseer.{part}", sha256)
         for part, sha256 in (
