@@ -3,7 +3,9 @@
 import argparse
 import json
 import platform
-from collections.abc import Mapping, Sequence
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,26 @@ def parse_arguments(description: str, name: str) -> argparse.Namespace:
     default = Path(__file__).parent / "results" / f"{name}.json"
     parser.add_argument("--out", type=Path, default=default, help="where the JSON record goes")
     return parser.parse_args()
+
+
+def timed(action: Callable[[], Any]) -> float:
+    """Return the seconds that an action takes."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def ratio(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Time two actions turn by turn; return the median seconds of each and of their ratio, and the ratio's range."""
+    pairs = [(timed(one), timed(other)) for _ in range(repeats)]
+    ratios = [a / b for a, b in pairs]
+    return {
+        "seconds": statistics.median(a for a, _ in pairs),
+        "other_seconds": statistics.median(b for _, b in pairs),
+        "ratio": statistics.median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+    }
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -7,7 +7,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks._shared import parse_arguments, print_table, ratio, timed, write_record
 from fans.data import load_slice
 from fans.models import ResNet18, load
 from fans.spaces import Image
@@ -27,25 +26,6 @@ N_IMAGES = 64
 FEW_ROWS: dict[str, Any] = {"step_samples": 4, "step_perturb": 1}
 PAPER_ROWS: dict[str, Any] = {"step_samples": 1, "step_perturb": 50}
 ONLY_SCORES: dict[str, Any] = {"n_background": 20, "n_local": 20}
-
-
-def timed(action: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
-
-
-def ratio(one: Callable[[], Any], other: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Time two actions turn by turn; return the median seconds of each and of their ratio, and the ratio's range."""
-    pairs = [(timed(one), timed(other)) for _ in range(repeats)]
-    ratios = [a / b for a, b in pairs]
-    return {
-        "seconds": statistics.median(a for a, _ in pairs),
-        "other_seconds": statistics.median(b for _, b in pairs),
-        "ratio": statistics.median(ratios),
-        "lowest": min(ratios),
-        "highest": max(ratios),
-    }
 
 
 class Recorder(nn.Module):

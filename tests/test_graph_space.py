@@ -50,10 +50,11 @@ class Net(nn.Module):
         torch.manual_seed(0)
         sizes = [columns, *([8] * (layers - 1)), classes]
         self.layers = nn.ModuleList(kind(a, b) for a, b in itertools.pairwise(sizes))
+        self.relus = nn.ModuleList(nn.ReLU() for _ in sizes[2:])
 
     def forward(self, x, edge_index, edge_weight=None):
         for i, layer in enumerate(self.layers):
-            x = layer(torch.relu(x) if i else x, edge_index, edge_weight)
+            x = layer(self.relus[i - 1](x) if i else x, edge_index, edge_weight)
         return x
 
 

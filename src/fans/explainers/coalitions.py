@@ -20,6 +20,7 @@ from fans.task import Task
 from fans.trials import Block, draw_features
 
 MODALITIES = ("table", "image")
+ANY = (*MODALITIES, "graph")
 
 MOST_FEATURES = 4096
 """Of a regression that weighs every pair of features."""
@@ -31,7 +32,7 @@ class Random(Method):
 
     name: ClassVar[str] = "random"
     label: ClassVar[str] = "random"
-    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    modalities: ClassVar[tuple[str, ...]] = ANY
     citation: ClassVar[str] = "A control, not a method"
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
@@ -50,7 +51,7 @@ class FeatureAblation(Method):
 
     name: ClassVar[str] = "feature_ablation"
     label: ClassVar[str] = "FeatAblation"
-    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    modalities: ClassVar[tuple[str, ...]] = ANY
     citation: ClassVar[str] = "Kokhlikyan et al., Captum: A unified and generic model interpretability library, 2020"
 
     def cost(self, n_features: int) -> int:
@@ -80,7 +81,7 @@ class Banzhaf(Method):
 
     name: ClassVar[str] = "banzhaf"
     label: ClassVar[str] = "Banzhaf"
-    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    modalities: ClassVar[tuple[str, ...]] = ANY
     citation: ClassVar[str] = "Banzhaf, Weighted voting doesn't work, 1965; Wang and Jia, Data Banzhaf, AISTATS 2023"
 
     n_samples: int = 500

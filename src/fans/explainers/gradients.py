@@ -22,6 +22,7 @@ from fans.pns import Settings
 from fans.task import Task
 
 MODALITIES = ("table", "image")
+ANY = (*MODALITIES, "graph")
 
 Rule = Literal["gausslegendre", "riemann_trapezoid", "riemann_left", "riemann_middle", "riemann_right"]
 RULES = ("gausslegendre", "riemann_trapezoid", "riemann_left", "riemann_middle", "riemann_right")
@@ -38,7 +39,7 @@ class Saliency(ElementMethod):
 
     name: ClassVar[str] = "saliency"
     label: ClassVar[str] = "Saliency"
-    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    modalities: ClassVar[tuple[str, ...]] = ANY
     citation: ClassVar[str] = (
         "Simonyan, Vedaldi and Zisserman, Deep Inside Convolutional Networks: Visualising Image Classification Models "
         "and Saliency Maps, ICLR Workshop 2014"
@@ -69,7 +70,7 @@ class GuidedBackprop(ElementMethod):
 
     name: ClassVar[str] = "guided_backprop"
     label: ClassVar[str] = "GuidedBP"
-    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    modalities: ClassVar[tuple[str, ...]] = ANY
     citation: ClassVar[str] = (
         "Springenberg et al., Striving for Simplicity: The All Convolutional Net, ICLR Workshop 2015"
     )
@@ -113,7 +114,7 @@ class IntegratedGradients(ElementMethod):
 
     name: ClassVar[str] = "integrated_gradients"
     label: ClassVar[str] = "IG"
-    modalities: ClassVar[tuple[str, ...]] = MODALITIES
+    modalities: ClassVar[tuple[str, ...]] = ANY
     citation: ClassVar[str] = "Sundararajan, Taly and Yan, Axiomatic Attribution for Deep Networks, ICML 2017"
 
     n_steps: int = 50
