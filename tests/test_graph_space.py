@@ -10,6 +10,7 @@ from torch import nn
 
 import fans
 from fans.spaces import GraphEdges, GraphFeatures
+from fans.spaces.graph import FittedEdges
 from fans.trials import Reference
 from tests.oracles import exact_pns
 
@@ -186,6 +187,22 @@ def test_a_motif_that_decides_is_found():
     assert set(explanation.chosen_names()) >= {"0 - 1", "0 - 2", "1 - 2"}
     top = [explanation.name(0, f) for f in explanation.ranked(0)[:3]]
     assert set(top) == {"0 - 1", "0 - 2", "1 - 2"}
+
+
+@pytest.mark.parametrize(
+    ("made", "once"), [(lambda: Net(GCNConv, 100), True), (lambda: Unweighted(SAGEConv, 100), False)]
+)
+def test_copies_of_wide_nodes_share_their_first_layer(made, once):
+    """A linear layer sees each node once; a model that does anything else with them gets them all."""
+    graph, model = random_graph(columns=100), made().eval()
+    explainer = fans.Explainer(model, graph)
+    nodes = [n for n in range(40) if (graph.edge_index[1] == n).any()][:6]
+    with explainer.task.predict.session():
+        for task, rows, at in explainer.task.split(nodes):
+            expected = torch.stack([probabilities(model, graph, nodes[i]) for i in at]).repeat_interleave(3, 0)
+            assert task.predict(rows.repeat_interleave(3, 0)) == pytest.approx(expected, abs=1e-6)
+            assert isinstance(task.space, FittedEdges)
+            assert (not task.space._opened) == once
 
 
 class Pooled(nn.Module):

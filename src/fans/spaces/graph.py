@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from fans.core import FansWarning, InputError, Modality, ModelError, check_whole, choose
 from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
@@ -33,6 +34,9 @@ _MESSAGE = 64
 """Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
 
 _BATCH_BYTES = 64 * 2**20
+
+_WIDE = 64
+"""More columns than this and copies of nodes share their first layer."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,8 @@ class _Cutting:
 
     @property
     def bytes(self) -> int:
-        """Memory that a copy takes in a forward pass, about."""
-        return 4 * (len(self.nodes) * self.graph.x.shape[1] + _MESSAGE * (self.n_edges + self.context.shape[1]))
+        """Memory that the edges of a copy take in a forward pass, about."""
+        return 4 * _MESSAGE * (self.n_edges + self.context.shape[1])
 
 
 def _number_features(edges: Tensor, n_nodes: int, *, tied: bool) -> tuple[Tensor, int]:
@@ -279,6 +283,8 @@ class _FittedGraph(FittedSpace):
             _Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
         self._weighs, self._weight_name = True, "edge_weight"
+        # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
+        self._opened: list[bool] = [] if self.modality == "graph" else [True]
         self._hold([])
 
     # --- The model -----------------------------------------------------------------------------------------------
@@ -357,10 +363,12 @@ class _FittedGraph(FittedSpace):
         """Run the model on the disjoint union of all rows' graphs."""
         numbers, counts = torch.unique_consecutive(rows[:, 0].long(), return_counts=True)
         parts: list[_Union] = []
+        nodes: list[tuple[Tensor, int]] = []
         n_nodes = n_rows = 0
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             piece, some = self._cuttings[number], rows[n_rows : n_rows + count, 1:]
-            parts.append(_copies(piece, self._kept(piece, some), self._x(piece, some), n_nodes, n_rows, self._weighs))
+            parts.append(_copies(piece, self._kept(piece, some), n_nodes, n_rows, self._weighs))
+            nodes.append((self._x(piece, some), count))
             n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
         union = {name: [getattr(part, name) for part in parts] for name in _Union.__dataclass_fields__}
         extra: dict[str, Tensor] = {}
@@ -370,7 +378,7 @@ class _FittedGraph(FittedSpace):
             extra[self._weight_name] = torch.cat(union["attributes"])
         if self.level == "graph":
             extra["batch"] = torch.cat(union["row_of_node"])
-        out = _run(model, torch.cat(union["x"]), torch.cat(union["edge_index"], 1), extra)
+        out = _run(model, _side_by_side(nodes, self._opened), torch.cat(union["edge_index"], 1), extra)
         return out if self.level == "graph" else out[torch.cat(union["target"])]
 
     @abstractmethod
@@ -379,7 +387,7 @@ class _FittedGraph(FittedSpace):
 
     @abstractmethod
     def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
-        """Return what is known of the nodes of each copy, `(r, n, d)`."""
+        """Return what is known of the nodes of each copy, `(r, n, d)`, or of all copies alike, `(n, d)`."""
 
     # --- Inputs --------------------------------------------------------------------------------------------------
 
@@ -492,7 +500,9 @@ class _FittedGraph(FittedSpace):
     @property
     def row_bytes(self) -> int:
         """Memory that the largest row takes in a forward pass, about."""
-        return max(piece.bytes for piece in self._cuttings)
+        columns = self.graphs[0].x.shape[1]
+        width = columns if self._opened else min(columns, _WIDE)
+        return max(piece.bytes + 4 * width * len(piece.nodes) for piece in self._cuttings)
 
     @property
     def default_batch(self) -> int:
@@ -570,8 +580,8 @@ class FittedEdges(_FittedGraph):
     def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
         return rows[:, : piece.n_edges]
 
-    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
-        return piece.graph.x[piece.nodes].expand(len(rows), -1, -1)
+    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:  # noqa: ARG002
+        return piece.graph.x[piece.nodes]
 
     def _elements(self, piece: _Cutting) -> Tensor:
         return piece.feature
@@ -664,7 +674,6 @@ class FittedFeatures(_FittedGraph):
 class _Union:
     """Copies of a cutting side by side, after others."""
 
-    x: Tensor
     edge_index: Tensor
     weight: Tensor
     attributes: Tensor | None
@@ -672,8 +681,8 @@ class _Union:
     row_of_node: Tensor
 
 
-def _copies(piece: _Cutting, kept: Tensor, x: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> _Union:
-    """Return one copy of a cutting for each row of kept edges `(r, D)` and nodes `(r, n, d)`.
+def _copies(piece: _Cutting, kept: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> _Union:
+    """Return one copy of a cutting for each row of kept edges `(r, D)`.
 
     `n_nodes` and `n_rows` come before them. Without weights an edge is there or not, and a joint one is many.
     """
@@ -696,13 +705,60 @@ def _copies(piece: _Cutting, kept: Tensor, x: Tensor, n_nodes: int, n_rows: int,
             of_edges = piece.graph.attributes[piece.source].repeat(count, 1)[left]
             attributes = torch.cat([of_edges, of_context.repeat(count, 1)])
     return _Union(
-        x=x.reshape(count * size, -1),
         edge_index=edge_index,
         weight=weight,
         attributes=attributes,
         target=offset + max(piece.target, 0),
         row_of_node=(n_rows + torch.arange(count)).repeat_interleave(size),
     )
+
+
+def _side_by_side(nodes: list[tuple[Tensor, int]], opened: list[bool]) -> Tensor:
+    """Return what is known of all nodes of a union, `(nodes, d)`: each part's copies, or one and how many there are."""
+    if all(x.ndim == 2 for x, _ in nodes) and nodes[0][0].shape[1] > _WIDE and not opened:
+        return _Tiled(nodes, opened)
+    return torch.cat([x.repeat(count, 1) if x.ndim == 2 else x.flatten(0, 1) for x, count in nodes])
+
+
+class _Tiled(Tensor):
+    """Parts of rows `(n, d)`, each repeated so many times, that a linear layer need not go through more than once.
+
+    Papers have thousands of words, and a first layer makes few numbers of them. Whatever else is done with the rows,
+    they are repeated in earnest, and `opened` is no longer empty.
+    """
+
+    parts: list[tuple[Tensor, int]]
+    opened: list[bool]
+
+    @staticmethod
+    def __new__(cls, parts: list[tuple[Tensor, int]], opened: list[bool]) -> "_Tiled":
+        first, shape = parts[0][0], (sum(len(x) * count for x, count in parts), parts[0][0].shape[1])
+        make: Any = Tensor._make_wrapper_subclass
+        made: _Tiled = make(cls, shape, dtype=first.dtype, device=first.device)
+        made.parts, made.opened = parts, opened
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        """Multiply each part once; do anything else with all rows."""
+        place = {torch.ops.aten.mm.default: 0, torch.ops.aten.addmm.default: 1}.get(func)
+        if place is not None and [isinstance(a, cls) for a in args].count(True) == 1 and isinstance(args[place], cls):
+            return torch.cat(
+                [
+                    func(*args[:place], x, *args[place + 1 :], **(kwargs or {})).repeat(count, 1)
+                    for x, count in args[place].parts
+                ]
+            )
+        if func is torch.ops.aten.detach.default:
+            return cls(args[0].parts, args[0].opened)
+        return func(*tree_map(_untiled, args), **tree_map(_untiled, kwargs or {}))
+
+
+def _untiled(value: Any) -> Any:
+    if not isinstance(value, _Tiled):
+        return value
+    value.opened.append(True)
+    return torch.cat([x.repeat(count, 1) for x, count in value.parts])
 
 
 def _pairs(subset: Any) -> list[tuple[int, int]] | None:
@@ -717,6 +773,8 @@ def _pairs(subset: Any) -> list[tuple[int, int]] | None:
 def _run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any:
     """Call the model with everything on its device."""
     device = next((p.device for p in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    if isinstance(x, _Tiled):
+        x = _Tiled([(part.to(device), count) for part, count in x.parts], x.opened)
     return model(x.to(device), edge_index.to(device), **{name: value.to(device) for name, value in extra.items()})
 
 
