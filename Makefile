@@ -24,6 +24,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.ground_truth
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.metrics
+	$(BIN)/python -m benchmarks.graphs
 	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices; fi
 
 clean:
