@@ -34,7 +34,7 @@ def test_keys_depend_on_seed_id_and_stage_alone():
     assert len({int(keys[0]), *(int(k[0]) for k in others)}) == 4
 
 
-@pytest.mark.parametrize("phi", [0.5, 0.3, 0.05])
+@pytest.mark.parametrize("phi", [0.5, 0.75, 0.3, 0.05])
 @pytest.mark.parametrize("n_features", [1, 8, 70])
 def test_hits_have_the_asked_probability_and_are_independent(phi, n_features):
     n = 20_000
@@ -46,6 +46,20 @@ def test_hits_have_the_asked_probability_and_are_independent(phi, n_features):
     if n_features > 1:
         correlation = np.corrcoef(hit.T) - np.eye(n_features)
         assert np.abs(correlation).max() < 5.5 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.002, 0.25, 0.8, 1.0])
+def test_hits_are_octets_of_the_words_and_finer_draws_where_they_tie(phi):
+    """One by one in plain integers: octet by octet, little end first, and 53 further bits for the octets that tie."""
+    seeds, places, n_features = [5, 2**62 + 3], [0, 41], 1500
+    found = draws.bernoulli(torch.tensor(seeds), torch.tensor(places), n_features, phi)
+    n_words = -(-n_features // 8)
+    for seed, place, row in zip(seeds, places, found.tolist(), strict=True):
+        drawn = splitmix64(seed, (place + 1) * n_words)[place * n_words :]
+        octets = [b for word in drawn for b in word.to_bytes(8, "little")][:n_features]
+        finer = splitmix64(seed ^ 0x2545F4914F6CDD1D, (place + 1) * n_features)[place * n_features :]
+        expected = [(b + ((w >> 11) + 0.5) / 2**53) / 256 < phi for b, w in zip(octets, finer, strict=True)]
+        assert row == expected
 
 
 def test_uniform_normal_and_integers_have_their_moments():

@@ -368,7 +368,7 @@ def test_a_model_that_ignores_weights_has_its_edges_removed():
     assert np.ptp(explainer.scores([0])) > 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fans.FansWarning)
-        with pytest.raises(fans.ModelError, match=r'from which they can only be removed; use solver="game"'):
+        with pytest.raises(fans.ModelError, match=r'so they can only be removed; use solver="game"'):
             fans.Explainer(Deaf(SAGEConv).eval(), GRAPH, solver="gradient")
 
 

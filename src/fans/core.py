@@ -3,6 +3,8 @@
 import difflib
 import json
 import math
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
@@ -41,6 +43,14 @@ class Interrupted(FansError, KeyboardInterrupt):
 
 class FansWarning(UserWarning):
     """A result that stands, but on weak ground."""
+
+
+def warn(message: str) -> None:
+    """Warn the user, at the line of theirs that called into `fans`."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fans":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, FansWarning, stacklevel=level)
 
 
 def choose(what: str, value: object, known: Iterable[str]) -> str:
@@ -424,12 +434,7 @@ def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Expla
             joined[name] = in_order(values, places, {"elements": n_features - 1, "edges": -1}.get(name, 0))
     phases = {k: in_order([p.evaluations[k] for p in parts], places) for k in parts[0].evaluations if k != "shared"}
     widest = max(parts, key=lambda part: part.scores.shape[1])
-    return replace(
-        widest,
-        **joined,
-        evaluations=phases | {"shared": parts[0].evaluations["shared"]},
-        seconds=sum(part.seconds for part in parts),
-    )
+    return replace(widest, **joined, evaluations=phases | {"shared": parts[0].evaluations["shared"]})
 
 
 def join_pns(parts: Sequence[PNS], places: Sequence[Sequence[int]]) -> PNS:

@@ -15,6 +15,7 @@ from torch import Tensor
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _MIX_1 = 0xBF58476D1CE4E5B9 - 2**64
 _MIX_2 = 0x94D049BB133111EB - 2**64
+_TIES = 0x2545F4914F6CDD1D  # parts the draws that break ties from the others of their stream
 
 
 def _shift_right(z: Tensor, n: int, out: Tensor | None = None) -> Tensor:
@@ -88,17 +89,24 @@ def bernoulli(keys: Tensor, position: Tensor, n_features: int, phi: float = 0.5)
         keys: `(n,)` the stream of each row.
         position: `(n,)` the row's own place in its stream.
         n_features: F.
-        phi: probability of a hit; one bit a feature when it is a half, 32 bits otherwise.
+        phi: probability of a hit; a feature costs one bit when it is a half, otherwise eight, and more only on a tie.
 
     Returns:
         `(n, F)` bool.
     """
-    bits = 1 if phi == 0.5 else 32
+    bits = 1 if phi == 0.5 else 8
     n_words = -(-n_features * bits // 64)
     places = position[:, None] * n_words + torch.arange(n_words, device=keys.device)
-    drawn = words(keys[:, None], places)
-    if bits == 1:  # NumPy unpacks bits much faster than shifts and masks do
-        octets = drawn.view(torch.uint8).cpu().numpy()
+    # NumPy unpacks bits and compares octets several times faster than torch.
+    octets = words(keys[:, None], places).view(torch.uint8).cpu().numpy()
+    if bits == 1:
         unpacked = np.unpackbits(octets, axis=1, count=n_features, bitorder="little")
         return torch.from_numpy(unpacked.view(np.bool_)).to(keys.device)
-    return drawn.view(torch.int32)[:, :n_features] < min(round(phi * 2**32) - 2**31, 2**31 - 1)
+    octets, level = octets[:, :n_features], int(phi * 256)
+    hit = torch.from_numpy(octets < level).to(keys.device)
+    if phi * 256 > level:  # octets equal to the level are hits as often as the rest of phi asks
+        tied = torch.from_numpy(np.flatnonzero(octets == level)).to(keys.device)
+        row = tied // n_features
+        finer = uniform(keys[row] ^ _TIES, position[row] * n_features + tied % n_features)
+        hit.view(-1)[tied] = finer < phi * 256 - level
+    return hit

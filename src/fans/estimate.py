@@ -2,7 +2,6 @@
 
 import math
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.core import PNS, FansWarning, InputError, choose, join_pns
+from fans.core import PNS, InputError, choose, join_pns, warn
 from fans.pns import (
     KERNELS,
     LITERAL,
@@ -320,12 +319,10 @@ def warn_if_thin(ess: Tensor, n_samples: int) -> None:
     """Warn once if the weights of some input rest on less than a handful of samples."""
     poor = (ess < HANDFUL) & (ess > 0)
     if poor.any():
-        warnings.warn(
+        warn(
             f"{int(poor.any(-1).sum())} of {len(ess)} estimates rest on fewer than {HANDFUL:.0f} effective samples "
             f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so PN or PS follows a few rows; pass a larger "
             'background, or widen the neighbourhood with radius="ess"',
-            FansWarning,
-            stacklevel=3,
         )
 
 
@@ -413,44 +410,69 @@ def pns(
     seed = check_seed(seed)
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
-    parts = bound.split(x)
-    n_inputs = sum(len(at) for *_, at in parts)
-    names = check_ids(bound.space.names(x) if ids is None else ids, n_inputs)
+    parts = parts_of(bound, x, target, ids)
+    n_inputs = sum(len(part.at) for part in parts)
     b, c = given_radius(radius, n_inputs), given_tolerance(tolerance, n_inputs)
-    classes = None if target is None else bound.targets(target, bound.outputs[:1].expand(n_inputs, -1))
     grid, found = LITERAL if search else None, []
     with bound.predict.session():
         by_class = isinstance(c, str)
         if isinstance(c, str):
             c = noise_tolerance(bound, change, seed, relative=c == "noise")
-        for part, rows, at in parts:
-            own = subset if len(parts) == 1 else subsets_of(subset, at)
-            targets = None if classes is None else classes[at]
-            some = _Some(rows, own, targets, [names[i] for i in at], b[at] if isinstance(b, Tensor) else b)
-            found.append(_pns_of_layout(part, some, c if by_class else c[at], by_class, grid, settings, seed))
-    joined = join_pns(found, [at for *_, at in parts])
+        for part in parts:
+            own = subset if len(parts) == 1 else subsets_of(subset, part.at)
+            of_part = (b[part.at] if isinstance(b, Tensor) else b, c if by_class else c[part.at])
+            found.append(_pns_of_part(part, own, *of_part, by_class, grid, settings, seed))
+    joined = join_pns(found, [part.at for part in parts])
     warn_if_thin(effective(joined), reference_size(bound))
-    return replace(joined, n_evaluations=joined.n_evaluations + (0 if parts[0][0] is bound else bound.predict.n_rows))
+    return replace(joined, n_evaluations=joined.n_evaluations + (0 if parts[0].task is bound else bound.predict.n_rows))
 
 
 @dataclass(frozen=True)
-class _Some:
-    """Inputs of one row layout, with what was asked of each."""
+class Part:
+    """Inputs of one row layout.
 
+    Attributes:
+        task: that takes the layout.
+        rows: `(n, E)` the inputs.
+        target: `(n,)` the explained classes, None for the predicted ones.
+        ids: their names.
+        at: their places among all inputs.
+    """
+
+    task: Task
     rows: Tensor
-    subset: Any
     target: Tensor | None
     ids: list[int | str]
-    radius: Tensor | str | None
+    at: list[int]
 
 
-def _pns_of_layout(
-    bound: Task, some: _Some, tolerance: Tensor, by_class: bool, search: Search | None, settings: Settings, seed: int
+def parts_of(task: Task, x: Any, target: Any, ids: Sequence[int | str] | None, *, own: bool = True) -> list[Part]:
+    """Check what was asked of inputs, and put those of one row layout together.
+
+    Ids are as given, as inputs are called by nature, or their places; `own`: no two alike.
+    """
+    split = task.split(x)
+    names = check_ids(task.space.names(x) if ids is None else ids, sum(len(at) for *_, at in split), own=own)
+    classes = None if target is None else task.targets(target, task.outputs[:1].expand(len(names), -1))
+    return [
+        Part(one, rows, None if classes is None else classes[at], [names[i] for i in at], at) for one, rows, at in split
+    ]
+
+
+def _pns_of_part(
+    given: Part,
+    subset: Any,
+    radius: Tensor | str | None,
+    tolerance: Tensor,
+    by_class: bool,
+    search: Search | None,
+    settings: Settings,
+    seed: int,
 ) -> PNS:
     """Estimate the PNS of inputs of one row layout; the tolerance is one an input, or one a class."""
-    rows, target, ids = some.rows, some.target, some.ids
+    bound, rows, target, ids = given.task, given.rows, given.target, given.ids
     units = bound.space.units(rows)
-    chosen = bound.space.feature_subset(some.subset, units, len(rows))
+    chosen = bound.space.feature_subset(subset, units, len(rows))
     if target is None:
         guess = bound.outputs.shape[1] > 1
         target = bound.targets(None, bound.predict(rows) if guess else bound.outputs[:1].expand(len(rows), -1))
@@ -463,7 +485,7 @@ def _pns_of_layout(
         else:
             pool, _ = Reference.around(bound, rows[part], ids[part], seed, 0, N_COPIES, 0.0)
         distances = bound.space.unit_distances(rows[part], pool.samples(), pool.units, settings.distance).double()
-        b = resolve_radius(some.radius, part, distances, pool.units, settings.distance)
+        b = resolve_radius(radius, part, distances, pool.units, settings.distance)
         block = Block(pool, distances, target[part], ids[part], b, c[part], search, seed)
         one, b, used_here = strict_estimate(bound, block, chosen[part], "pns", settings)
         found.append(one)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,15 +30,16 @@ from fans.core import (
 from fans.estimate import (
     RADII,
     TOLERANCES,
+    Part,
     blocks,
     check_change,
-    check_ids,
     check_seed,
     effective,
     gather,
     given_radius,
     given_tolerance,
     notes,
+    parts_of,
     resolve_radius,
     strict_estimate,
     subsets_of,
@@ -171,6 +171,7 @@ class Explainer:
         self.method = self.method.settle(self.task, self.settings)
         self.method.check(self.task, self.settings)
         self._noise: Tensor | None = None
+        self._n_shared = self.task.predict.n_rows  # model rows spent once for all inputs, training aside
         self._training: Mapping[str, Any] = {}
 
     def __call__(
@@ -187,97 +188,65 @@ class Explainer:
         Raises:
             Interrupted: on Ctrl-C; its `partial` holds the inputs already explained, as does any other error's.
         """
-        parts = self.task.split(x)
-        names = self._ids(x, ids, parts)
-        self.prepare()
-        if len(parts) == 1 and parts[0][0] is self.task:
-            explanation = self._run(parts[0][1], target, names, progress)
-        else:
-            explanation = self._run_parts(parts, target, names, progress)
+        started = time.perf_counter()
+        parts = parts_of(self.task, x, target, ids)
+        n_inputs, runs = sum(len(part.at) for part in parts), list[_Run]()
+        try:
+            self.prepare()
+            with self.task.predict.session(), _progress(progress, n_inputs) as advance:
+                for explainer, part in self._each(parts):
+                    before = sum(run.done.n for run in runs)
+                    runs.append(run := _Run(explainer, part))
+                    for block in explainer._blocks(len(part.rows)):
+                        run.done.add(explainer._explain(run.inputs.block(block)))
+                        advance(before + block.stop)
+        except KeyboardInterrupt:
+            n = sum(run.done.n for run in runs)
+            how = f"x[{n}:] with ids={parts[0].ids[n : n + 1]}..." if len(parts) == 1 else "explaining the others"
+            stopped = Interrupted(
+                f"Interrupted after {n} of {n_inputs} inputs; those are in this error's `partial`, and "
+                f"{how} gives the rest as it would have been"
+            )
+            stopped.partial = _joined(runs, started)
+            raise stopped from None
+        except Exception as error:  # the model's own errors too: what was paid for is not thrown away
+            error.partial = _joined(runs, started)  # type: ignore[attr-defined]
+            raise
+        explanation = _joined(runs, started)
+        assert explanation is not None
         warn_if_thin(torch.from_numpy(explanation.ess), self._n_samples)
         return explanation
 
-    def _ids(self, x: Any, ids: Sequence[int | str] | None, parts: "_Parts", *, own: bool = True) -> list[int | str]:
-        """Return the ids of the inputs: as given, as they are called by nature, or their places."""
-        return check_ids(self.task.space.names(x) if ids is None else ids, sum(len(at) for *_, at in parts), own=own)
-
-    def _of(self, task: Task) -> "Explainer":
-        """Return this explainer for inputs of one size."""
-        if task is self.task:
-            return self
-        child = copy(self)
-        child.task = task
-        return child
-
-    def _each(self, parts: "_Parts", target: Any, ids: list[int | str]) -> "Iterator[_Part]":
-        """Yield for each row layout its explainer, rows, targets, ids and places; its model rows count as ours."""
-        n = len(ids)
-        classes = None if target is None else self.task.targets(target, self.task.outputs[:1].expand(n, -1))
-        for task, rows, at in parts:
+    def _each(self, parts: Sequence[Part]) -> "Iterator[tuple[Explainer, Part]]":
+        """Yield each part with this explainer for inputs of its layout; model rows spent on it count as ours."""
+        for part in parts:
+            if part.task is self.task:
+                yield self, part
+                continue
+            if self._by_noise:  # one tolerance for all sizes
+                self.noise_tolerance()
+            child = copy(self)
+            child.task = part.task
             try:
-                yield _Part(self._of(task), rows, None if classes is None else classes[at], [ids[i] for i in at], at)
+                yield child, part
             finally:
-                if task is not self.task:
-                    self.task.predict.n_rows += task.predict.n_rows
-                    task.predict.n_rows = 0
-
-    def _run_parts(self, parts: "_Parts", target: Any, ids: list[int | str], progress: Progress) -> Explanation:
-        """Explain inputs of several sizes, one size after another."""
-        done: list[Explanation] = []
-        places: list[list[int]] = []
-
-        def so_far(last: Explanation | None) -> Explanation | None:
-            found = [*done, *([last] if last is not None else [])]
-            return join(found, [at[: len(e)] for e, at in zip(found, places, strict=False)]) if found else None
-
-        try:
-            with _progress(progress, len(ids)) as advance:
-                for part in self._each(parts, target, ids):
-                    places.append(part.at)
-                    tell = partial(_advance, advance, sum(len(e) for e in done))
-                    done.append(part.explainer._run(part.rows, part.target, part.ids, tell))
-        except Exception as error:
-            error.partial = so_far(getattr(error, "partial", None))  # type: ignore[attr-defined]
-            raise
-        return join(done, places)
-
-    def _run(self, rows: Tensor, target: Any, ids: list[int | str], progress: Progress) -> Explanation:
-        """Explain inputs of one row layout."""
-        started = time.perf_counter()
-        inputs = _Inputs(self, rows, target, ids)
-        done = _Results(len(rows))
-        try:
-            with self.task.predict.session(), _progress(progress, len(rows)) as advance:
-                for part in self._blocks(len(rows)):
-                    done.add(self._explain(inputs.block(part)))
-                    advance(part.stop)
-        except KeyboardInterrupt:
-            n = done.n
-            stopped = Interrupted(
-                f"Interrupted after {n} of {len(rows)} inputs; those are in this error's `partial`, and "
-                f"x[{n}:] with ids={inputs.ids[n : n + 1]}... explains the rest as it would have been"
-            )
-            stopped.partial = self._assemble(done, inputs, started) if done.n else None
-            raise stopped from None
-        except Exception as error:  # the model's own errors too: what was paid for is not thrown away
-            error.partial = self._assemble(done, inputs, started) if done.n else None  # type: ignore[attr-defined]
-            raise
-        return self._assemble(done, inputs, started)
+                self.task.predict.n_rows += part.task.predict.n_rows
+                part.task.predict.n_rows = 0
 
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
-        parts = self.task.split(x)
-        found = []
-        for part in self._each(parts, target, self._ids(x, ids, parts)):
-            own = subset if len(parts) == 1 else subsets_of(subset, part.at)
-            found.append(part.explainer._score(part.rows, own, part.target, part.ids))
-        joined = join_pns(found, [at for *_, at in parts])
+        parts = parts_of(self.task, x, target, ids)
+        found = [
+            explainer._score(part, subset if len(parts) == 1 else subsets_of(subset, part.at))
+            for explainer, part in self._each(parts)
+        ]
+        joined = join_pns(found, [part.at for part in parts])
         warn_if_thin(effective(joined), self._n_samples)
         return joined
 
-    def _score(self, rows: Tensor, subset: Any, target: Any, ids: list[int | str]) -> PNS:
+    def _score(self, given: Part, subset: Any) -> PNS:
         """Estimate the PNS of subsets of inputs of one row layout."""
-        inputs = _Inputs(self, rows, target, ids)
+        inputs, rows = _Inputs(self, given), given.rows
         units = self.task.space.units(rows)
         chosen = self.task.space.feature_subset(subset, units, len(rows))
         before = self.task.predict.n_rows
@@ -327,20 +296,17 @@ class Explainer:
         They are those an explanation would have; no subset is chosen and nothing is estimated. Inputs of one id get
         the same draws, so that their scores differ by the inputs alone.
         """
-        parts = self.task.split(x)
-        found = [
-            part.explainer._scores(part.rows, part.target, part.ids)
-            for part in self._each(parts, target, self._ids(x, ids, parts, own=False))
-        ]
-        return in_order(found, [at for *_, at in parts])
+        parts = parts_of(self.task, x, target, ids, own=False)
+        found = [explainer._scores(part) for explainer, part in self._each(parts)]
+        return in_order(found, [part.at for part in parts])
 
-    def _scores(self, rows: Tensor, target: Any, ids: list[int | str]) -> Array:
+    def _scores(self, given: Part) -> Array:
         """Score inputs of one row layout."""
-        inputs = _Inputs(self, rows, target, ids, alone=not self.method.looks_around)
+        inputs = _Inputs(self, given, alone=not self.method.looks_around)
         with self.task.predict.session():
             parts = [
                 self.method.attribute(self.task, inputs.block(part).block, self.settings).scores
-                for part in self._blocks(len(rows), only_scores=True)
+                for part in self._blocks(len(given.rows), only_scores=True)
             ]
         return torch.cat(parts).numpy()
 
@@ -396,7 +362,7 @@ class Explainer:
             notes=notes(found.point, chosen.subset, units.present),
         )
 
-    def _assemble(self, done: "_Results", inputs: "_Inputs", started: float) -> Explanation:
+    def _assemble(self, done: "_Results", inputs: "_Inputs") -> Explanation:
         """Make an explanation of what is done."""
         joined, n = done.so_far(), done.n
         evaluations = {phase: joined.pop(phase) for phase in ("reference", "scoring", "sweep", "strict")}
@@ -412,8 +378,8 @@ class Explainer:
             method=self.method.name,
             settings=self._plain_settings(),
             seed=self.seed,
-            seconds=time.perf_counter() - started,
-            evaluations=evaluations | {"shared": np.array(self._n_shared())},
+            seconds=0.0,
+            evaluations=evaluations | {"shared": np.array(self._n_shared + int(self._training.get("rows", 0)))},
             confidence=self.settings.confidence,
             kind=self.task.predict.kind,
             change=self.settings.change,
@@ -437,51 +403,31 @@ class Explainer:
         """Return the tolerance of each class `(C,)` by the noise rule, evaluated once."""
         if self._noise is None:
             relative = self.neighbourhood.tolerance != "paper"
-            self._noise = noise_tolerance(
-                self.task,
-                self.settings.change,
-                self.seed,
-                relative=relative,
-                n_background=self.neighbourhood.n_background,
-            )
+            kept = self.neighbourhood.n_background if self.task.space.has_background else None
+            before = self.task.predict.n_rows
+            with self.task.predict.session():
+                self._noise = noise_tolerance(
+                    self.task, self.settings.change, self.seed, relative=relative, n_background=kept
+                )
+            self._n_shared += self.task.predict.n_rows - before
         return self._noise
+
+    @property
+    def _by_noise(self) -> bool:
+        """Whether the tolerance is the noise rule's."""
+        named = self.neighbourhood.tolerance is None or isinstance(self.neighbourhood.tolerance, str)
+        return named and not self.neighbourhood.seeks_tolerance
 
     def prepare(self) -> Mapping[str, Any]:
         """Do what is done once for all inputs: train a method that has to be, find the tolerance of the noise rule.
 
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
-        named = self.neighbourhood.tolerance is None or isinstance(self.neighbourhood.tolerance, str)
         with self.task.predict.session():
-            if named and not self.neighbourhood.seeks_tolerance:
+            if self._by_noise:
                 self.noise_tolerance()
             self._training = self.method.prepare(self.task, self.seed)
         return self._training
-
-    def _n_shared(self) -> int:
-        """Return the model rows spent once for all inputs: the background, the noise rule's, and training."""
-        n_noise = 0
-        if self._noise is not None and self.settings.change != "label":
-            n_noise = 16 * min(self.neighbourhood.n_background, len(self.task.background))
-        return len(self.task.background) + n_noise + int(self._training.get("rows", 0))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Inputs of one row layout: their explainer, rows, targets, ids and places among all."""
-
-    explainer: Explainer
-    rows: Tensor
-    target: Tensor | None
-    ids: list[int | str]
-    at: list[int]
-
-
-_Parts = list[tuple[Task, Tensor, list[int]]]
-
-
-def _advance(advance: Callable[[int], None], before: int, done: int, total: int) -> None:  # noqa: ARG001
-    advance(before + done)
 
 
 def _checked_names(names: Any, n_outputs: int) -> tuple[str, ...]:
@@ -560,16 +506,12 @@ class _Results:
 class _Inputs:
     """The inputs of one call, cut into blocks with their own reference samples."""
 
-    def __init__(
-        self, explainer: Explainer, rows: Tensor, target: Any, ids: list[int | str], *, alone: bool = False
-    ) -> None:
-        self.explainer, self.rows, self.ids = explainer, rows, ids
+    def __init__(self, explainer: Explainer, given: Part, *, alone: bool = False) -> None:
+        self.explainer, self.rows, self.ids, self.target = explainer, given.rows, given.ids, given.target
         around = explainer.neighbourhood
         self.around = replace(around, n_background=0, n_local=0) if alone else around
-        self.radius = given_radius(around.radius, len(rows))
-        self.tolerance = given_tolerance(around.tolerance, len(rows), (*TOLERANCES, "search"))
-        task = explainer.task
-        self.target = None if target is None else task.targets(target, task.outputs[:1].expand(len(rows), -1))
+        self.radius = given_radius(around.radius, len(self.rows))
+        self.tolerance = given_tolerance(around.tolerance, len(self.rows), (*TOLERANCES, "search"))
 
     def block(self, part: slice) -> _Ready:
         """Prepare the inputs of a slice."""
@@ -590,6 +532,24 @@ class _Inputs:
         search = MEANINGFUL if around.seeks_tolerance else None
         block = Block(pool, distances, target, ids, radius, tolerance, search, explainer.seed)
         return _Ready(block, outputs, 1 + around.n_local)
+
+
+class _Run:
+    """What is being explained of one part, and what is done of it."""
+
+    def __init__(self, explainer: Explainer, part: Part) -> None:
+        self.explainer, self.part = explainer, part
+        self.inputs, self.done = _Inputs(explainer, part), _Results(len(part.rows))
+
+
+def _joined(runs: Sequence[_Run], started: float) -> Explanation | None:
+    """Return everything done so far as one explanation, in the order of the inputs; None where nothing is."""
+    begun = [run for run in runs if run.done.n]
+    if not begun:
+        return None
+    found = [run.explainer._assemble(run.done, run.inputs) for run in begun]
+    whole = join(found, [run.part.at[: run.done.n] for run in begun])
+    return replace(whole, seconds=time.perf_counter() - started)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose
-from fans.spaces import guess_space, is_graph
+from fans.spaces import guess_space
 from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
 
 Output = Literal["probability", "raw"]
@@ -179,10 +179,10 @@ class Predictor:
         """Refuse a model that has no gradient to somebody who needs one; `instead` is what to use."""
         if self._module is None:
             raise ModelError(f"Expected a torch module for {asker}, got {type(self.model).__name__}; use {instead}")
-        if not self.space.differentiable:
+        if self.space.no_gradient:
             raise ModelError(
-                f"Expected a model that edges reach by their weight for {asker}, got {type(self.model).__name__}, "
-                f"from which they can only be removed; use {instead}"
+                f"Expected a gradient for {asker}, got none from {type(self.model).__name__}: "
+                f"{self.space.no_gradient}; use {instead}"
             )
 
     def differentiable(self, rows: Tensor, *, raw: bool = False) -> Tensor:
@@ -264,8 +264,6 @@ class Task:
         max_batch: int | None = None,
     ) -> "Task":
         """Check the parts and put them together; evaluates the background once."""
-        if not is_graph(background) and shape_of(background, "background")[:1] == (0,):
-            raise InputError("Expected at least one background sample, got an empty background; pass rows of real data")
         space = space or guess_space(background)
         fitted = space.fit(background)
         if max_batch is not None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans.explain import _Inputs
 from fans.explainers._rivals import Inputs
 from fans.explainers.coalitions import KernelShap, _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
 from fans.spaces import Image
+from tests.explainers import blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
 
@@ -71,7 +71,7 @@ class Net(nn.Module):
 def inputs_of(explainer: fans.Explainer, x: Any) -> Inputs:
     rows = explainer.task.space.encode(x, "x")
     with explainer.task.predict.session():
-        ready = _Inputs(explainer, rows, None, list(range(len(rows))), alone=True).block(slice(0, len(rows)))
+        ready = blocks.inputs_of(explainer, rows, alone=True).block(slice(0, len(rows)))
     return Inputs.of(explainer.task, ready.block)
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import fans
-from fans.explain import _Inputs
 from fans.explainers._game import _changed, _samples
 from fans.explainers._shared import Selection, best_subset, sizes
 from fans.pns import MEANINGFUL
 from fans.trials import Block
 from tests import oracles
+from tests.explainers.blocks import inputs_of
 
 WEIGHTS = np.array([2.0, -1.5, 1.0, 0.0])
 
@@ -99,7 +99,7 @@ def test_samples_are_drawn_by_closeness(without, kernel, distance):
     background, x = np.random.default_rng(2).normal(size=(12, 4)), np.array([0.4, -0.2, 0.8, 0.1])
     asked = explainer(background, radius=1.3, tolerance=0.15, kernel=kernel, distance=distance)
     rows = asked.task.space.encode(x[None], "x")
-    block = _Inputs(asked, rows, None, [0]).block(slice(0, 1)).block
+    block = inputs_of(asked, rows).block(slice(0, 1)).block
     subsets = [(True, False, True, False), (True, True, True, False)]
     n = 10_000
     pairs = torch.tensor([[s] * n for s in subsets]).view(1, -1, 4)
@@ -178,7 +178,7 @@ def test_a_swap_repairs_a_wrong_ranking():
     asked = fans.Explainer(both, background, radius=2.0, tolerance=0.5)
 
     rows = asked.task.space.encode(np.array([[1.0, 1, 0, 0, 0, 0, 0, 0]]), "x")
-    block = _Inputs(asked, rows, None, [0]).block(slice(0, 1)).block
+    block = inputs_of(asked, rows).block(slice(0, 1)).block
     wrong = torch.tensor([[8.0, 6, 7, 5, 4, 3, 2, 1]])
     selection = Selection(n_sweep=20_000, refine=2)
     chosen = best_subset(asked.task, block, wrong, asked.settings, selection)

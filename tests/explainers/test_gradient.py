@@ -13,7 +13,6 @@ from torch import Tensor, nn
 import fans
 from fans import draws
 from fans.estimate import closeness, moments
-from fans.explain import _Inputs
 from fans.explainers import _gradient, _released
 from fans.explainers._gradient import Climb, Step, _Ascent, integrated_gradients
 from fans.explainers.fans import FANS, PRESETS
@@ -22,6 +21,7 @@ from fans.spaces import Image
 from fans.spaces._shared import Fixed, Noise
 from fans.trials import Block, draw_features, run_trials
 from tests import oracles
+from tests.explainers.blocks import inputs_of
 
 # The samples of most tests are few on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
@@ -102,7 +102,7 @@ def ready(asked: fans.Explainer, x: Any) -> Block:
     """The block of inputs as the solver sees it."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
-        return _Inputs(asked, rows, None, list(range(len(rows)))).block(slice(0, len(rows))).block
+        return inputs_of(asked, rows).block(slice(0, len(rows))).block
 
 
 def history_of(found: fans.Explanation) -> Any:
@@ -897,7 +897,7 @@ def test_scores_are_measured_from_a_neutral_start(init, max_batch):
     )
     images = BACKGROUND[:9]
     s = torch.full((9, asked.task.space.n_features), init)
-    inputs = _Inputs(asked, asked.task.space.encode(images, "x"), None, list(range(9)))
+    inputs = inputs_of(asked, asked.task.space.encode(images, "x"))
     with asked.task.predict.session():
         block = inputs.block(slice(0, 9)).block
         climb = asked.method._climb()  # type: ignore[attr-defined]

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 import fans
 from fans import draws
-from fans.explain import _Inputs
 from fans.explainers._rivals import Inputs
 from fans.explainers.meaningful_perturbation import MeaningfulPerturbation
 from fans.spaces import Image
+from tests.explainers.blocks import inputs_of
 
 SETTINGS: dict[str, Any] = {
     "n_steps": 20,
@@ -64,7 +64,7 @@ def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[Meaningful
     """The method and the inputs as it sees them."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
-        block = _Inputs(asked, rows, target, list(range(len(rows)))).block(slice(0, len(rows))).block
+        block = inputs_of(asked, rows, target).block(slice(0, len(rows))).block
     assert isinstance(asked.method, MeaningfulPerturbation)
     return asked.method, Inputs.of(asked.task, block)
 

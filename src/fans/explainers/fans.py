@@ -157,7 +157,7 @@ class FANS(Method):
         """Choose the solver."""
         if self.solver != "auto":
             return self
-        able = task.predict.is_module and task.space.differentiable and settings.change != "label"
+        able = task.predict.is_module and not task.space.no_gradient and settings.change != "label"
         climbs = task.space.climbs and able
         return replace(self, solver="gradient" if climbs else "game")
 

@@ -5,7 +5,6 @@ module that it bends feeds another directly (a ReLU and its max-pool), and refus
 hooks also bend what passes beside an activation (residual networks that activate first); the rest are a few lines each.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from fans import draws
-from fans.core import FansWarning, check_whole, choose
+from fans.core import check_whole, choose, warn
 from fans.explainers._rivals import ElementMethod, Inputs, check_number, gradient
 from fans.pns import Settings
 from fans.task import Task
@@ -271,11 +270,9 @@ class DeepLift(ElementMethod):
         super().check(task, settings)
         _warn_without(task, POINTWISE, "a module of its own for every activation", self.name)
         if any(isinstance(part, nn.Softmax | nn.LogSoftmax) for part in task.predict.model.modules()):
-            warnings.warn(
+            warn(
                 "Expected a module that returns logits for method='deep_lift', got one with a softmax in it, whose "
                 "gradient is used as it is; leave it out, probabilities are made of logits here",
-                FansWarning,
-                stacklevel=3,
             )
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
@@ -348,12 +345,10 @@ def _warn_if_incomplete(total: Tensor, wanted: Tensor) -> None:
     """Warn where the scores do not add up: something in the model is out of the rule's reach."""
     gap = (total - wanted).abs() > 0.01 * wanted.abs().clamp(min=1e-3)
     if gap.any():
-        warnings.warn(
+        warn(
             f"Expected DeepLift's scores to add up to the difference of the output, got a gap of more than 1 % for "
             f"{int(gap.sum())} of {len(gap)} inputs; the model has an activation that is no module of its own, or of a "
             "kind that the rule does not know",
-            FansWarning,
-            stacklevel=2,
         )
 
 
@@ -421,9 +416,7 @@ def _hooked(
 def _warn_without(task: Task, kinds: tuple[type[nn.Module], ...], wanted: str, name: str) -> None:
     """Warn of a model that has no module to bend."""
     if not any(isinstance(part, kinds) for part in task.predict.model.modules()):
-        warnings.warn(
+        warn(
             f"Expected {wanted} for method={name!r}, got none in {type(task.predict.model).__name__}; activations "
             "called as functions keep their gradient, which is then what the scores are made of",
-            FansWarning,
-            stacklevel=4,
         )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fans.core import InputError
-from fans.spaces._shared import FeatureSpace, shape_of
+from fans.spaces._shared import FeatureSpace, refuse_empty, shape_of
 from fans.spaces.graph import GraphEdges, GraphFeatures
 from fans.spaces.image import Image, Unit
 from fans.spaces.table import Table
@@ -25,6 +25,7 @@ def guess_space(background: Any, unit: Unit | None = None) -> FeatureSpace:
     """
     if is_graph(background):
         return GraphEdges()
+    refuse_empty(background)
     shape = shape_of(background, "background")
     if len(shape) == 2:
         return Table()

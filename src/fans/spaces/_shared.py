@@ -169,7 +169,6 @@ class FittedSpace(ABC):
         phi: probability that a feature under test is hit, if the user of an `Explainer` does not say.
         climbs: whether a gradient was measured to order its features better than random subsets do.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
-        differentiable: whether a module's outputs have a gradient with respect to the rows.
     """
 
     modality: ClassVar[Modality]
@@ -202,9 +201,9 @@ class FittedSpace(ABC):
         return self.scale.numel()
 
     @property
-    def differentiable(self) -> bool:
-        """Whether a module's outputs have a gradient with respect to the rows."""
-        return True
+    def no_gradient(self) -> str:
+        """Why a module's outputs have no gradient with respect to the rows; empty where they have one."""
+        return ""
 
     def meet(self, model: Any) -> None:  # noqa: B027 - most have nothing to learn
         """Learn what the space has to know of the model, before anything is encoded."""
@@ -353,6 +352,12 @@ def _names(subset: Any) -> list[Any]:
     listed = list(subset) if isinstance(subset, Iterable) and not isinstance(subset, Tensor | Mapping) else []
     named = any(isinstance(name, str) for name in listed)
     return [str(name) if isinstance(name, str) else name for name in listed] if named else []
+
+
+def refuse_empty(background: Any) -> None:
+    """Refuse a background without samples."""
+    if shape_of(background, "background")[:1] == (0,):
+        raise InputError("Expected at least one background sample, got an empty background; pass rows of real data")
 
 
 def shape_of(value: Any, what: str) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ A row is the number of a cutting, then one number per directed edge of it: 1 is 
 """
 
 import inspect
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from fans.core import FansWarning, InputError, Modality, ModelError, check_whole, choose
+from fans.core import InputError, Modality, ModelError, check_whole, choose, warn
 from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
 
 Level = Literal["node", "graph"]
@@ -303,13 +302,8 @@ class _FittedGraph(FittedSpace):
                 "Expected a model that takes `batch`, the graph of each node, for several graphs, "
                 f"got {type(model).__name__} without; pass a single graph to explain its nodes"
             )
-        tried = self._some()
         if self.level == "node":
-            self._settle_depth(model, tried)
-        self._look_closer(model, tried)
-
-    def _look_closer(self, model: Any, tried: list[int]) -> None:
-        """Learn more from the model's answers on some inputs."""
+            self._settle_depth(model, self._some()[:8])
 
     def _some(self) -> list[int]:
         """Return some inputs that have edges, spread over all."""
@@ -322,12 +316,13 @@ class _FittedGraph(FittedSpace):
             raise InputError(
                 "Expected a graph with edges, got none between different nodes; there is nothing to explain"
             )
-        return [able[i * len(able) // _CALIBRATING] for i in range(min(_CALIBRATING, len(able)))]
+        n = min(_CALIBRATING, len(able))
+        return [able[i * len(able) // n] for i in range(n)]
 
     def _settle_depth(self, model: Any, tried: list[int]) -> None:
         """Find how many hops it takes for a cutting to be told as the whole graph is."""
         graph = self.graphs[0]
-        expected = self._outputs_on_whole(model, graph)[tried[:8]]
+        expected = self._outputs_on_whole(model, graph)[tried]
         if len(expected) and expected.ndim != 2:
             raise ModelError(f"Expected outputs (nodes, classes) from the model, got {tuple(expected.shape)}")
         layers = 0
@@ -336,8 +331,8 @@ class _FittedGraph(FittedSpace):
         candidates = [self._hops] if self._hops is not None else [*range(max(layers, 1), max(layers, 1) + 4)]
         for hops in candidates:
             self._hops = hops
-            found = self._answers(model, tried[:8])
-            if torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max().clamp(min=1e-6))):
+            found = self._answers(model, tried)
+            if _alike(found, expected):
                 return
         raise ModelError(
             f"Expected a node's prediction to be computed from {candidates[-1]} hops at most, "
@@ -539,7 +534,7 @@ class _FittedGraph(FittedSpace):
 
     def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:  # noqa: ARG002
         """Return noise for weights; what can only be there or not gets none."""
-        out = normals * (size if self.differentiable else 0.0)
+        out = normals * (0.0 if self.no_gradient else size)
         out[..., 0] = 0
         return out
 
@@ -552,30 +547,25 @@ class FittedEdges(_FittedGraph):
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
 
-    def _look_closer(self, model: Any, tried: list[int]) -> None:
-        if self._weighs:
-            self._check_weights(model, tried)
-
-    def _check_weights(self, model: Any, tried: list[int]) -> None:
-        """See whether a weight of 0 is as good as no edge; where it is not, edges are removed instead."""
-        by_weight = self._answers(model, tried[:4], kept=0.5)
-        self._weighs = False
-        removed = self._answers(model, tried[:4], kept=0.5)
-        self._weighs = torch.allclose(
-            by_weight, removed, rtol=1e-3, atol=1e-4 * float(removed.abs().max().clamp(min=1e-6))
-        )
+    def meet(self, model: Any) -> None:
+        """Also see whether a weight of 0 is as good as no edge; where it is not, edges are removed instead."""
+        super().meet(model)
         if not self._weighs:
-            warnings.warn(
+            return
+        tried = self._some()[:4]
+        by_weight = self._answers(model, tried, kept=0.5)
+        self._weighs = False
+        self._weighs = _alike(by_weight, self._answers(model, tried, kept=0.5))
+        if not self._weighs:
+            warn(
                 f"The model takes `{self._weight_name}`, but an edge of weight 0 is not like none to it; edges are "
                 "removed instead, which has no gradient",
-                FansWarning,
-                stacklevel=2,
             )
 
     @property
-    def differentiable(self) -> bool:
-        """Whether the outputs have a gradient with respect to the rows."""
-        return self._weighs
+    def no_gradient(self) -> str:
+        """Why there is none, where edges can only be there or not."""
+        return "" if self._weighs else "it does not take edges by their weight, so they can only be removed"
 
     def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
         return rows[:, : piece.n_edges]
@@ -776,6 +766,11 @@ def _run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> An
     if isinstance(x, _Tiled):
         x = _Tiled([(part.to(device), count) for part, count in x.parts], x.opened)
     return model(x.to(device), edge_index.to(device), **{name: value.to(device) for name, value in extra.items()})
+
+
+def _alike(found: Tensor, expected: Tensor) -> bool:
+    """Tell whether outputs are the same but for rounding."""
+    return torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max().clamp(min=1e-6)))
 
 
 def _plain(out: Any) -> Tensor:

@@ -1,6 +1,5 @@
 """Images: pixels, patches or superpixels, of any size and number of channels."""
 
-import warnings
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fans.core import FansWarning, InputError, Modality, check_whole, choose, is_number
+from fans.core import InputError, Modality, check_whole, choose, is_number, warn
 from fans.spaces._shared import (
     Baseline,
     Blocks,
@@ -21,6 +20,7 @@ from fans.spaces._shared import (
     Noise,
     OfSample,
     Units,
+    refuse_empty,
     shape_of,
 )
 from fans.superpixels import n_seeds, superpixels
@@ -94,6 +94,7 @@ class Image(FeatureSpace):
 
     def fit(self, background: Any) -> "FittedImage":
         """Bind to a background set of images."""
+        refuse_empty(background)
         return FittedImage(self, background)
 
 
@@ -253,11 +254,9 @@ class FittedImage(FittedSpace):
         least, most = float(rows.min()), float(rows.max())
         if least < low - slack or most > high + slack:
             source = "background" if self.image.value_range is None else "value_range"
-            warnings.warn(
+            warn(
                 f"Expected {what} in the range of the {source}, {low:.4g} to {high:.4g}, got {least:.4g} to "
                 f"{most:.4g}; scale images as the model was trained",
-                FansWarning,
-                stacklevel=5 if what == "background" else 6,  # the caller of `Explainer` or `pns`
             )
 
     def decode(self, rows: Tensor) -> Any:

@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from fans.core import InputError, Modality, ModelError, choose
-from fans.spaces._shared import Baseline, Distance, DrawnRows, FeatureSpace, FittedSpace, Fixed, Units, shape_of
+from fans.spaces._shared import (
+    Baseline,
+    Distance,
+    DrawnRows,
+    FeatureSpace,
+    FittedSpace,
+    Fixed,
+    Units,
+    refuse_empty,
+    shape_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +70,7 @@ class Table(FeatureSpace):
 
     def fit(self, background: Any) -> "FittedTable":
         """Bind to a background set of shape `(n, columns)`."""
+        refuse_empty(background)
         return FittedTable(self, background)
 
 
