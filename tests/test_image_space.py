@@ -848,7 +848,10 @@ def test_changes_that_differ_by_rounding_count_alike():
     assert _game._changed(change, block).tolist() == [[1.0, 1.0, 0.25, 0.0, 1.0]]
 
 
-def test_the_smooth_regression_is_that_of_a_dense_gaussian_process():
+@pytest.mark.parametrize(("smallest", "close"), [(1e-9, 1e-5), (None, 1e-3)])
+def test_the_smooth_regression_is_that_of_a_dense_gaussian_process(smallest, close, monkeypatch):
+    """To rounding with all components of the prior, and to a thousandth with those that are used."""
+    monkeypatch.setattr(_game, "SMALLEST", smallest or _game.SMALLEST)
     rng = np.random.default_rng(0)
     blocks, n_pairs, n_samples = Blocks(5, 4, 2), 30, 6
     drawn = torch.from_numpy(rng.random((2, 2, n_pairs, 20)) < 0.3)
@@ -862,10 +865,10 @@ def test_the_smooth_regression_is_that_of_a_dense_gaussian_process():
         design = sides[0][i].numpy().astype(float) - sides[1][i].numpy()
         gram = design @ prior @ design.T
         smoother = prior @ design.T @ np.linalg.inv(gram + _game.NOISE * gram.diagonal().mean() * np.eye(n_pairs))
-        np.testing.assert_allclose(slopes[i], smoother @ y[i], atol=1e-5)
+        np.testing.assert_allclose(slopes[i], smoother @ y[i], atol=close)
         residual = y[i] - design @ smoother @ y[i]
         pulls = [smoother[:, sample[i] == s] @ residual[sample[i] == s] for s in range(n_samples)]
-        np.testing.assert_allclose(se[i], np.sqrt((np.array(pulls) ** 2).sum(0)), atol=1e-5)
+        np.testing.assert_allclose(se[i], np.sqrt((np.array(pulls) ** 2).sum(0)), atol=close)
 
 
 @pytest.mark.parametrize("baseline", [0.2, "background"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ from fans.trials import Block, Jobs, draw_features, run, subset_distance
 
 NOISE = 0.3
 """Of the regression with a smooth prior: variance of the noise, in variances that the prior gives an observation."""
+SMALLEST = 1e-4
+"""Of that prior's principal components: the smallest variance that matters, in that of the largest."""
 
 
 def play(
@@ -188,22 +191,35 @@ def _normal_equations(design: Tensor, ridge: float) -> tuple[Callable[[Tensor], 
 def smooth_fit(observed: Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:
     """Fit slopes that vary smoothly over the grid, one input at a time; return them and standard errors `(B, F)`.
 
-    With a prior covariance K the slopes are `K D' (D K D' + noise)^-1 y`; K is separable, so it is never formed.
+    With a prior covariance `K = R R'` the slopes are `R w`, w the ridge regression on the columns of `Z = D R`.
     """
-    rows, columns = blocks.prior(torch.float32)
+    down, across, kept = _smooth_columns(blocks, SMALLEST)
     slopes, errors = [], []
     for i in range(len(observed.y)):
         design = observed.of_subset[i].float() - observed.of_rest[i].float()  # (M, F)
-        maps = design.view(-1, blocks.rows, blocks.columns)
-        gram = torch.cat([(rows @ part @ columns).flatten(1) @ design.T for part in torch.split(maps, 64)]).double()
-        root = torch.linalg.cholesky(gram + NOISE * gram.diagonal().mean().clamp(min=1e-9) * torch.eye(len(gram)))
-        weights = torch.cholesky_solve(observed.y[i][:, None], root)[:, 0]
+        z = (down.T @ design.view(-1, blocks.rows, blocks.columns) @ across).flatten(1)[:, kept]  # (M, columns)
+        noise = NOISE * (z**2).sum(1).mean().clamp(min=1e-9)
+        root = torch.linalg.cholesky((z.T @ z).double() + noise * torch.eye(len(kept)))
+        weights = torch.cholesky_solve((observed.y[i] @ z.double())[:, None], root)[:, 0].float()
+        residual = observed.y[i].float() - z @ weights
         # A residual's influence on the slopes runs through the same smoother.
-        residual = observed.y[i] - gram @ weights
-        pulls = torch.zeros(observed.n_samples, len(gram), dtype=torch.float64)
-        pulls[observed.sample[i], torch.arange(len(gram))] = residual
-        both = torch.cat([weights[None], torch.cholesky_solve(pulls.T, root).T]).float() @ design  # (1 + S, F)
-        smooth = (rows @ both.view(-1, blocks.rows, blocks.columns) @ columns).flatten(1).double()
+        pulls = torch.zeros(observed.n_samples, len(kept)).index_add_(0, observed.sample[i], z * residual[:, None])
+        both = torch.zeros(1 + len(pulls), down.shape[1] * across.shape[1])
+        both[:, kept] = torch.cat([weights[None], torch.cholesky_solve(pulls.T, root.float()).T])
+        smooth = (down @ both.view(len(both), down.shape[1], -1) @ across.T).flatten(1).double()  # (1 + S, F)
         slopes.append(smooth[0])
         errors.append((smooth[1:] ** 2).sum(0).sqrt())
     return torch.stack(slopes), torch.stack(errors)
+
+
+@lru_cache(maxsize=8)
+def _smooth_columns(blocks: Blocks, smallest: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return R of a grid's prior: its factors along rows and columns, and which products of their columns matter."""
+    values, factors = [], []
+    for covariance in blocks.prior(torch.float64):
+        value, vector = torch.linalg.eigh(covariance)
+        large = value > smallest * value.max()
+        values.append(value[large])
+        factors.append((vector[:, large] * value[large].sqrt()).float())
+    products = torch.outer(*values).flatten()
+    return factors[0], factors[1], (products > smallest * products.max()).nonzero()[:, 0]
