@@ -169,6 +169,69 @@ def test_nodes_are_explained_alike_in_any_company(solver):
         assert together.heatmap[i][kept(together, i)] == pytest.approx(alone.heatmap[0][kept(alone)], abs=1e-5)
 
 
+class Stopping(nn.Module):
+    """A network that is interrupted when it has seen so many nodes."""
+
+    def __init__(self, model, most=np.inf):
+        super().__init__()
+        self.model, self.most, self.seen = model, most, 0
+
+    def forward(self, x, edge_index, edge_weight=None):
+        self.seen += len(x)
+        if self.seen > self.most:
+            self.most = np.inf
+            raise KeyboardInterrupt
+        return self.model(x, edge_index, edge_weight)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_an_interrupt_keeps_the_nodes_that_were_finished(share):
+    graph = random_graph(n=60, n_edges=110)
+    nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
+    settings = {"n_local": 9, "n_sweep": 100, "solver": "game", "max_batch": 64}
+    counting = Stopping(Net(GCNConv).eval())
+    explainer = fans.Explainer(counting, graph, **settings)
+    before = counting.seen
+    whole = explainer(nodes)
+    n_nodes = counting.seen
+    stopping = fans.Explainer(Stopping(Net(GCNConv).eval(), before + share * (n_nodes - before)), graph, **settings)
+    with pytest.raises(fans.Interrupted, match=r"of 12 inputs; .* and explaining the others gives the rest") as caught:
+        stopping(nodes)
+    partial = caught.value.partial
+    assert 0 < len(partial) < 12
+    assert f"after {len(partial)} of 12" in str(caught.value)
+    rest = stopping([node for node in nodes if node not in partial.ids])
+    places = {node: i for i, node in enumerate(nodes)}
+    for found in (partial, rest):
+        at = [places[node] for node in found.ids]
+        assert at == sorted(at)
+        assert found.pns == pytest.approx(whole.pns[at], abs=1e-6)
+        for i, j in enumerate(at):
+            assert found.chosen_names(i) == whole.chosen_names(j)
+
+
+def test_the_noise_rule_on_edges():
+    """An output that is the sum of a node's weights: noise of 0.001 on each of d edges moves it by 0.001 sqrt(d)."""
+    graph = random_graph(n=60, n_edges=110)
+
+    class Sum(nn.Module):
+        def forward(self, x, edge_index, edge_weight=None):
+            weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+            return torch.zeros(len(x)).index_add(0, edge_index[1], weight)[:, None].expand(-1, 2) + 0
+
+    settings = {"space": GraphEdges(hops=1), "n_local": 9, "n_sweep": 100, "solver": "game", "tolerance": "noise"}
+    explainer = fans.Explainer(Sum(), graph, output="raw", **settings)
+    nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fans.FansWarning)
+        found = explainer(nodes)
+    assert np.ptp(found.tolerance) == 0
+    # The largest of 16 draws for each of 16 nodes: of 256 normals it is 2.8 deviations, give or take a half.
+    degrees = np.sort(np.bincount(graph.edge_index[1].numpy()))
+    assert 1.5 * np.sqrt(degrees.mean()) < found.tolerance[0] / 0.001 < 4 * np.sqrt(degrees[-1])
+    assert explainer.noise_tolerance()[0] == found.tolerance[0]
+
+
 def test_a_motif_that_decides_is_found():
     """A rule that reads one triangle: the class flips when an edge of it is gone."""
     graph = random_graph(n=30, n_edges=40, seed=2)

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch as safetensors
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
-from fans.core import InputError, Interrupted, choose, write_atomically
+from fans.core import Interrupted, choose
 from fans.data.images import Images, load_images
-from fans.models._shared import Card, Network, as_stored, network, save
+from fans.models._shared import Card, Network, as_stored, network, read_progress, save, write_progress
 from fans.version import __version__
 
 
@@ -177,18 +175,7 @@ def _begin(recipe: Recipe, seed: int, partial: Path, identity: str, tell: Callab
     state = _State(model, optimiser, 0, 0.0, [], [])
     if not partial.is_file():
         return state
-    try:
-        with safe_open(partial, framework="pt") as file:
-            kept = file.metadata()
-    except SafetensorError as error:
-        raise InputError(
-            f"Expected the progress of a training, got {partial}, which cannot be read ({error}); delete it"
-        ) from None
-    if kept["identity"] != identity:
-        raise InputError(
-            f"Expected {partial} of the same dataset, seed and recipe, got another; delete it, or choose another folder"
-        )
-    tensors = safetensors.load_file(partial)
+    kept, tensors = read_progress(partial, identity)
     model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     for name, parameter in model.named_parameters():
         if f"momentum.{name}" in tensors:
@@ -205,9 +192,9 @@ def _store(state: _State, partial: Path, identity: str) -> None:
     tensors = {f"model.{k}": v for k, v in state.model.state_dict().items()}
     for name, parameter in state.model.named_parameters():
         tensors[f"momentum.{name}"] = state.optimiser.state[parameter]["momentum_buffer"]
-    kept = {"identity": identity, "step": str(state.step), "seconds": str(state.seconds)}
+    kept = {"step": str(state.step), "seconds": str(state.seconds)}
     kept |= {"history": json.dumps(state.history), "losses": json.dumps(state.losses)}
-    write_atomically(partial, safetensors.save({k: v.contiguous() for k, v in tensors.items()}, kept))
+    write_progress(partial, identity, kept, tensors)
 
 
 def _step(state: _State, recipe: Recipe, images: Images, chosen: Any, seed: int, progress: float, size: int) -> float:

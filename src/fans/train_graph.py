@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import safetensors.torch as safetensors
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from fans.core import Array, InputError, Interrupted, choose, write_atomically
+from fans.core import Array, Interrupted, choose
 from fans.data.graphs import Graph, geometric, load_graph
-from fans.models._shared import Card, Network, network, save
+from fans.models._shared import Card, Network, network, read_progress, save, write_progress
 from fans.version import __version__
 
 
@@ -204,18 +202,7 @@ def _begin(recipe: GraphRecipe, seed: int, partial: Path, identity: str, tell: C
     state = _State(model, torch.optim.Adam(model.parameters(), weight_decay=recipe.decay), 0, 0.0, [], {}, {})
     if not partial.is_file():
         return state
-    try:
-        with safe_open(partial, framework="pt") as file:
-            kept = file.metadata()
-    except SafetensorError as error:
-        raise InputError(
-            f"Expected the progress of a training, got {partial}, which cannot be read ({error}); delete it"
-        ) from None
-    if kept["identity"] != identity:
-        raise InputError(
-            f"Expected {partial} of the same dataset, seed and recipe, got another; delete it, or choose another folder"
-        )
-    tensors = safetensors.load_file(partial)
+    kept, tensors = read_progress(partial, identity)
     model.load_state_dict(_under("model.", tensors))
     state.weights = _under("best.", tensors)
     state.epoch, state.seconds = int(kept["epoch"]), float(kept["seconds"])
@@ -236,9 +223,9 @@ def _store(state: _State, partial: Path, identity: str) -> None:
     tensors |= {f"best.{k}": v for k, v in state.weights.items()}
     for name, parameter in state.model.named_parameters():
         tensors |= {f"{key}.{name}": state.optimiser.state[parameter][key] for key in ("exp_avg", "exp_avg_sq")}
-    kept = {"identity": identity, "epoch": str(state.epoch), "seconds": str(state.seconds)}
+    kept = {"epoch": str(state.epoch), "seconds": str(state.seconds)}
     kept |= {"history": json.dumps(state.history), "best": json.dumps(state.best)}
-    write_atomically(partial, safetensors.save({k: v.contiguous() for k, v in tensors.items()}, kept))
+    write_progress(partial, identity, kept, tensors)
 
 
 def _finish(

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import fans
-from fans.explainers._game import _changed, _samples
+from fans import trials
+from fans.explainers._game import Observed, _changed, _samples, fit
 from fans.explainers._shared import Selection, best_subset, sizes
 from fans.pns import MEANINGFUL
 from fans.trials import Block
@@ -121,6 +122,38 @@ def test_samples_are_drawn_by_closeness(without, kernel, distance):
         assert not shares[weights == 0].any()
         with np.errstate(invalid="ignore"):
             assert part.numpy() == pytest.approx((near[:, 0] / near.sum(1))[place], abs=1e-5)
+
+
+@pytest.mark.parametrize(("n_pairs", "n_features"), [(40, 7), (12, 30)])
+def test_the_regression_by_hand(n_pairs, n_features):
+    """Ridge slopes and sandwich errors from dense inverses, with fewer features than draws and with more."""
+    rng, ridge, n_samples = np.random.default_rng(0), 0.3, 5
+    side = rng.random((2, n_pairs, n_features))
+    y, sample = rng.normal(size=(2, n_pairs)), rng.integers(0, n_samples, (2, n_pairs))
+    given = (side < 0.4, side > 0.6, y, sample)
+    slopes, se = fit(Observed(*(torch.from_numpy(value) for value in given), n_samples), ridge)
+    for i in range(2):
+        design = (side[i] < 0.4).astype(float) - (side[i] > 0.6)
+        inverse = np.linalg.inv(design.T @ design + np.diag(ridge * (design**2).sum(0) + 1e-9))
+        expected = inverse @ design.T @ y[i]
+        assert slopes[i].numpy() == pytest.approx(expected, abs=1e-9)
+        pull = design * (y[i] - design @ expected)[:, None]
+        by_sample = np.array([pull[sample[i] == s].sum(0) for s in range(n_samples)])
+        used = n_features if n_features <= n_pairs else np.trace(design @ inverse @ design.T)
+        expected = np.sqrt(((by_sample @ inverse) ** 2).sum(0) * n_pairs / (n_pairs - used))
+        assert se[i].numpy() == pytest.approx(expected, abs=1e-9)
+
+
+def test_hits_that_subsets_share_are_those_drawn_for_each(monkeypatch):
+    """Of more than 64 columns, the draws of an input are made once for all its subsets: the same draws."""
+    rng = np.random.default_rng(0)
+    background, x = rng.normal(size=(20, 70)), rng.normal(size=(3, 70))
+    explainers = [fans.Explainer(lambda rows: rows[:, :5].sum(1), background, n_pairs=50, phi=0.3) for _ in range(2)]
+    shared = explainers[0](x)
+    monkeypatch.setattr(trials, "MANY", 10**9)
+    apart = explainers[1](x)
+    for name in ("scores", "subset", "pns", "interval"):
+        np.testing.assert_array_equal(getattr(shared, name), getattr(apart, name))
 
 
 def test_standard_errors_of_scores_equal_their_spread_over_backgrounds():

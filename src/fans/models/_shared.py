@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import safetensors.torch as safetensors
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from fans.core import InputError, Registered, choose, write_atomically
@@ -137,3 +138,25 @@ def read_card(weights: Path) -> Card:
         return Card(**json.loads(path.read_text()))
     except (ValueError, TypeError) as error:
         raise InputError(f"Expected the card of a checkpoint, got {path}, which is not one ({error})") from None
+
+
+def read_progress(path: Path, identity: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Read what a training stored: what it noted, and its tensors; another training's is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            noted = file.metadata()
+    except SafetensorError as error:
+        raise InputError(
+            f"Expected the progress of a training, got {path}, which cannot be read ({error}); delete it"
+        ) from None
+    if noted["identity"] != identity:
+        raise InputError(
+            f"Expected {path} of the same dataset, seed and recipe, got another; delete it, or choose another folder"
+        )
+    return noted, safetensors.load_file(path)
+
+
+def write_progress(path: Path, identity: str, noted: dict[str, str], tensors: dict[str, Tensor]) -> None:
+    """Store a training whole, so that it can go on."""
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, safetensors.save(contiguous, {"identity": identity, **noted}))

@@ -12,16 +12,17 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from fans.core import InputError, Modality, ModelError, check_whole, choose, warn
+from fans.spaces._cutting import Cutting, Graph, cut, whole
 from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
+from fans.spaces._union import WIDE, Union, copies, run, side_by_side
 
 Level = Literal["node", "graph"]
 
@@ -33,185 +34,6 @@ _MESSAGE = 64
 """Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
 
 _BATCH_BYTES = 64 * 2**20
-
-_WIDE = 64
-"""More columns than this and copies of nodes share their first layer."""
-
-
-@dataclass(frozen=True)
-class _Graph:
-    """A graph as tensors.
-
-    Attributes:
-        x: `(n, d)` what is known of each node.
-        edge_index: `(2, m)` from, to.
-        weight: `(m,)` of the edges, 1 where the graph has none.
-        attributes: `(m, a)` of the edges, where they are more than a weight.
-    """
-
-    x: Tensor
-    edge_index: Tensor
-    weight: Tensor
-    attributes: Tensor | None
-
-    @classmethod
-    def of(cls, given: Any, what: str) -> "_Graph":
-        """Check a graph: anything with `x` and `edge_index`, as PyTorch Geometric's `Data` has."""
-        if hasattr(given, "edge_types") or hasattr(given, "node_types"):
-            raise InputError(
-                f"Expected {what} with one kind of node and edge, got a heterogeneous graph; "
-                "explain its to_homogeneous() form"
-            )
-        x, edges = getattr(given, "x", None), getattr(given, "edge_index", None)
-        if x is None or edges is None:
-            raise InputError(f"Expected {what} with `x` and `edge_index`, got {type(given).__name__}")
-        x, edges = torch.as_tensor(x).detach().cpu(), torch.as_tensor(edges).detach().cpu()
-        if x.ndim == 1:
-            x = x[:, None]
-        if x.ndim != 2 or not len(x):
-            raise InputError(f"Expected `x` of {what} of shape (nodes, columns), got {tuple(x.shape)}")
-        if not torch.isfinite(x).all():
-            raise InputError(f"Expected finite `x` in {what}, got NaN or infinity in {_count_bad(x)} nodes")
-        if edges.ndim != 2 or len(edges) != 2 or edges.is_floating_point():
-            raise InputError(
-                f"Expected `edge_index` of {what} as whole numbers of shape (2, edges), got {tuple(edges.shape)} of "
-                f"{edges.dtype}"
-            )
-        if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(x):
-            raise InputError(
-                f"Expected `edge_index` of {what} from 0 to {len(x) - 1}, one number per node, "
-                f"got {int(edges.min())} to {int(edges.max())}"
-            )
-        weight, attributes = cls._weights(given, edges.shape[1], what)
-        return cls(x.float(), edges.long(), weight, attributes)
-
-    @staticmethod
-    def _weights(given: Any, n_edges: int, what: str) -> tuple[Tensor, Tensor | None]:
-        for name in ("edge_weight", "edge_attr"):
-            value = getattr(given, name, None)
-            if value is None:
-                continue
-            value = torch.as_tensor(value).detach().cpu().float()
-            if len(value) != n_edges or not torch.isfinite(value).all():
-                raise InputError(
-                    f"Expected one finite `{name}` of {what} for each of {n_edges} edges, got {tuple(value.shape)}"
-                )
-            if value.ndim == 1 or value.shape[1] == 1:
-                return value.flatten(), None
-            return torch.ones(n_edges), value
-        return torch.ones(n_edges), None
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-
-def _count_bad(x: Tensor) -> int:
-    return int((~torch.isfinite(x)).any(1).sum())
-
-
-@dataclass(frozen=True)
-class _Cutting:
-    """What one prediction is computed from.
-
-    Attributes:
-        graph: it is cut out of.
-        nodes: `(n,)` their numbers there.
-        edges: `(2, D)` those that belong to features, between places in `nodes`.
-        source: `(D,)` their numbers in the graph.
-        feature: `(D,)` the feature of each.
-        n_features: how many there are.
-        context: `(2, C)` edges that are always there.
-        context_weight: `(C,)`.
-        context_source: `(C,)` their numbers in the graph, or -1.
-        target: place of the explained node, or -1 for the graph as a whole.
-    """
-
-    graph: _Graph
-    nodes: Tensor
-    edges: Tensor
-    source: Tensor
-    feature: Tensor
-    n_features: int
-    context: Tensor
-    context_weight: Tensor
-    context_source: Tensor
-    target: int
-
-    @property
-    def n_edges(self) -> int:
-        """D."""
-        return self.edges.shape[1]
-
-    @property
-    def bytes(self) -> int:
-        """Memory that the edges of a copy take in a forward pass, about."""
-        return 4 * _MESSAGE * (self.n_edges + self.context.shape[1])
-
-
-def _number_features(edges: Tensor, n_nodes: int, *, tied: bool) -> tuple[Tensor, int]:
-    """Give parallel edges one feature, and where `tied` also those that run the other way."""
-    low, high = (edges.min(0).values, edges.max(0).values) if tied else (edges[0], edges[1])
-    _, feature = torch.unique(low * n_nodes + high, return_inverse=True)
-    return feature, int(feature.max()) + 1 if len(feature) else 0
-
-
-def _whole(graph: _Graph, target: int, *, tied: bool) -> _Cutting:
-    """Cut nothing off."""
-    return _assemble(
-        graph, torch.arange(len(graph)), torch.ones_like(graph.edge_index[0], dtype=torch.bool), target, tied
-    )
-
-
-def _cut(graph: _Graph, node: int, hops: int, *, tied: bool) -> _Cutting:
-    """Keep what reaches a node within so many hops.
-
-    Edges into nodes nearer than the last hop carry messages. Those into a node at the last hop carry none, but they
-    count in its degree, by which some layers divide: their number stays, in one edge of their joint weight.
-    """
-    start, end = graph.edge_index
-    distance = torch.full((len(graph),), hops + 1)
-    distance[node] = 0
-    for hop in range(1, hops + 1):
-        reached = start[distance[end] == hop - 1]
-        distance[reached] = torch.minimum(distance[reached], torch.tensor(hop))
-    carries = distance[end] < hops
-    if tied:  # an edge and the one that runs back go together, so that both degrees know
-        n = len(graph)
-        carrying = torch.unique(start[carries] * n + end[carries])
-        carries = carries | torch.isin(end * n + start, carrying)
-    return _assemble(graph, (distance <= hops).nonzero()[:, 0], carries, node, tied)
-
-
-def _assemble(graph: _Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bool) -> _Cutting:
-    """Number nodes and features, and account for the edges that are left out."""
-    start, end = graph.edge_index
-    place = torch.full((len(graph),), -1)
-    place[nodes] = torch.arange(len(nodes))
-    loop = start == end
-    source = (chosen & ~loop).nonzero()[:, 0]
-    edges = place[graph.edge_index[:, source]]
-    feature, n_features = _number_features(edges, len(nodes), tied=tied)
-    # Loops stay: layers add them where there are none. Others into kept nodes stay in the degrees.
-    inside = place[end] >= 0
-    loops = (loop & inside).nonzero()[:, 0]
-    other = (inside & ~loop & ~chosen).nonzero()[:, 0]
-    into, weight = place[end[other]], graph.weight[other]
-    joint = torch.zeros(len(nodes)).index_add_(0, into, weight)
-    counted = torch.zeros(len(nodes), dtype=torch.bool).index_fill_(0, into, True).nonzero()[:, 0]
-    kept = place[graph.edge_index[:, loops]]
-    where = torch.full((), 0) if target < 0 else place[target]
-    return _Cutting(
-        graph=graph,
-        nodes=nodes,
-        edges=edges,
-        source=source,
-        feature=feature,
-        n_features=n_features,
-        context=torch.cat([kept, torch.stack([where.expand(len(counted)), counted])], 1),
-        context_weight=torch.cat([graph.weight[loops], joint[counted]]),
-        context_source=torch.cat([loops, torch.full((len(counted),), -1)]),
-        target=-1 if target < 0 else int(where),
-    )
 
 
 class _GraphSpace(FeatureSpace):
@@ -279,7 +101,7 @@ class _FittedGraph(FittedSpace):
         if self.level == "node" and len(given) != 1:
             raise InputError(f'Expected one graph for level="node", got {len(given)}; pass level="graph"')
         self.graphs = [
-            _Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
+            Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
         self._weighs, self._weight_name = True, "edge_weight"
         # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
@@ -339,11 +161,11 @@ class _FittedGraph(FittedSpace):
             "got other outputs on the cut graph than on the whole; pass GraphEdges(hops=...) as large as its reach"
         )
 
-    def _outputs_on_whole(self, model: Any, graph: _Graph) -> Tensor:
+    def _outputs_on_whole(self, model: Any, graph: Graph) -> Tensor:
         extra = {self._weight_name: graph.weight} if self._weighs else {}
         if not self._weighs and graph.attributes is not None and self._weight_name:
             extra = {self._weight_name: graph.attributes}
-        return _plain(_run(model, graph.x, graph.edge_index, extra))
+        return _plain(run(model, graph.x, graph.edge_index, extra))
 
     def _answers(self, model: Any, names: list[int], kept: float = 2.0) -> Tensor:
         """Return the model's outputs on inputs with some of their edges dropped, none by default."""
@@ -357,15 +179,15 @@ class _FittedGraph(FittedSpace):
     def ask(self, model: Any, rows: Tensor) -> Any:
         """Run the model on the disjoint union of all rows' graphs."""
         numbers, counts = torch.unique_consecutive(rows[:, 0].long(), return_counts=True)
-        parts: list[_Union] = []
+        parts: list[Union] = []
         nodes: list[tuple[Tensor, int]] = []
         n_nodes = n_rows = 0
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
             piece, some = self._cuttings[number], rows[n_rows : n_rows + count, 1:]
-            parts.append(_copies(piece, self._kept(piece, some), n_nodes, n_rows, self._weighs))
+            parts.append(copies(piece, self._kept(piece, some), n_nodes, n_rows, self._weighs))
             nodes.append((self._x(piece, some), count))
             n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
-        union = {name: [getattr(part, name) for part in parts] for name in _Union.__dataclass_fields__}
+        union = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Union)}
         extra: dict[str, Tensor] = {}
         if self._weighs:
             extra[self._weight_name] = torch.cat(union["weight"])
@@ -373,15 +195,15 @@ class _FittedGraph(FittedSpace):
             extra[self._weight_name] = torch.cat(union["attributes"])
         if self.level == "graph":
             extra["batch"] = torch.cat(union["row_of_node"])
-        out = _run(model, _side_by_side(nodes, self._opened), torch.cat(union["edge_index"], 1), extra)
+        out = run(model, side_by_side(nodes, self._opened), torch.cat(union["edge_index"], 1), extra)
         return out if self.level == "graph" else out[torch.cat(union["target"])]
 
     @abstractmethod
-    def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
+    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
         """Return how much of each edge `(r, D)` rows keep."""
 
     @abstractmethod
-    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
+    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:
         """Return what is known of the nodes of each copy, `(r, n, d)`, or of all copies alike, `(n, d)`."""
 
     # --- Inputs --------------------------------------------------------------------------------------------------
@@ -405,11 +227,11 @@ class _FittedGraph(FittedSpace):
             raise InputError(f"Expected nodes from 0 to {n - 1}, got {bad}")
         return [int(i) for i in array]
 
-    def _cutting(self, name: int) -> _Cutting:
+    def _cutting(self, name: int) -> Cutting:
         if self.level == "graph":
-            return _whole(self.graphs[name], -1, tied=self.tied)
+            return whole(self.graphs[name], -1, tied=self.tied)
         assert self._hops is not None
-        return _cut(self.graphs[0], name, self._hops, tied=self.tied)
+        return cut(self.graphs[0], name, self._hops, tied=self.tied)
 
     def split(self, x: Any) -> list[tuple[FittedSpace, Tensor, list[int]]]:
         """Put inputs of about one size together.
@@ -436,28 +258,28 @@ class _FittedGraph(FittedSpace):
             out.append((part, part.rows_of_all(), at))
         return out
 
-    def _cut_all(self, x: Any) -> list[_Cutting]:
+    def _cut_all(self, x: Any) -> list[Cutting]:
         if self.level == "node":
             return [self._cutting(name) for name in self._nodes(x, "x")]
         graphs = [x] if hasattr(x, "edge_index") else list(x) if isinstance(x, Iterable) else [x]
-        made = [_Graph.of(graph, f"graph {i} of x") for i, graph in enumerate(graphs)]
+        made = [Graph.of(graph, f"graph {i} of x") for i, graph in enumerate(graphs)]
         width = self.graphs[0].x.shape[1]
         for i, graph in enumerate(made):
             if graph.x.shape[1] != width:
                 raise InputError(
                     f"Expected {width} columns of `x` in graph {i}, as the background has, got {graph.x.shape[1]}"
                 )
-        return [_whole(graph, -1, tied=self.tied) for graph in made]
+        return [whole(graph, -1, tied=self.tied) for graph in made]
 
     @abstractmethod
-    def _elements(self, piece: _Cutting) -> Tensor:
+    def _elements(self, piece: Cutting) -> Tensor:
         """Return the feature of each element of a cutting."""
 
     @abstractmethod
-    def _room(self, piece: _Cutting) -> int:
+    def _room(self, piece: Cutting) -> int:
         """Return how many features a row with this cutting has room for; the last one is nobody's."""
 
-    def _hold(self, cuttings: list[_Cutting]) -> None:
+    def _hold(self, cuttings: list[Cutting]) -> None:
         """Take the inputs whose rows are to be read."""
         self._cuttings = cuttings
         elements = [self._elements(piece) for piece in cuttings]
@@ -475,7 +297,7 @@ class _FittedGraph(FittedSpace):
             self._size[i, : len(sizes)] = sizes
             self._rows[i, 0], self._rows[i, 1 : 1 + len(features)] = i, 1
 
-    def _sizes(self, piece: _Cutting) -> Tensor:
+    def _sizes(self, piece: Cutting) -> Tensor:
         """Return how many elements each feature of a cutting has."""
         return torch.bincount(self._elements(piece)).float()
 
@@ -493,16 +315,12 @@ class _FittedGraph(FittedSpace):
         return rows
 
     @property
-    def row_bytes(self) -> int:
-        """Memory that the largest row takes in a forward pass, about."""
-        columns = self.graphs[0].x.shape[1]
-        width = columns if self._opened else min(columns, _WIDE)
-        return max(piece.bytes + 4 * width * len(piece.nodes) for piece in self._cuttings)
-
-    @property
     def default_batch(self) -> int:
-        """Rows that the model sees at a time, if the user does not say."""
-        return max(1, min(8192, _BATCH_BYTES // self.row_bytes))
+        """Rows that the model sees at a time, if the user does not say: by what a copy of the largest takes, about."""
+        columns = self.graphs[0].x.shape[1]
+        width = columns if self._opened else min(columns, WIDE)
+        largest = max(_MESSAGE * piece.n_messages + width * len(piece.nodes) for piece in self._cuttings)
+        return max(1, min(8192, _BATCH_BYTES // (4 * largest)))
 
     def units(self, rows: Tensor) -> Units:
         """Return the edges of each input."""
@@ -567,16 +385,16 @@ class FittedEdges(_FittedGraph):
         """Why there is none, where edges can only be there or not."""
         return "" if self._weighs else "it does not take edges by their weight, so they can only be removed"
 
-    def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
+    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
         return rows[:, : piece.n_edges]
 
-    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:  # noqa: ARG002
+    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:  # noqa: ARG002
         return piece.graph.x[piece.nodes]
 
-    def _elements(self, piece: _Cutting) -> Tensor:
+    def _elements(self, piece: Cutting) -> Tensor:
         return piece.feature
 
-    def _room(self, piece: _Cutting) -> int:
+    def _room(self, piece: Cutting) -> int:
         """Return one of some sizes: inputs of different size that share one go to the model together."""
         size = _SMALLEST
         while size <= piece.n_features:
@@ -639,116 +457,25 @@ class FittedFeatures(_FittedGraph):
     unit: ClassVar[str] = "column"
     baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
 
-    def _kept(self, piece: _Cutting, rows: Tensor) -> Tensor:
+    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
         return torch.ones(len(rows), piece.n_edges)
 
-    def _x(self, piece: _Cutting, rows: Tensor) -> Tensor:
+    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:
         return piece.graph.x[piece.nodes] * rows[:, None, : piece.graph.x.shape[1]]
 
-    def _elements(self, piece: _Cutting) -> Tensor:
+    def _elements(self, piece: Cutting) -> Tensor:
         return torch.arange(piece.graph.x.shape[1])
 
-    def _sizes(self, piece: _Cutting) -> Tensor:
+    def _sizes(self, piece: Cutting) -> Tensor:
         return (piece.graph.x[piece.nodes] != 0).any(0).float()
 
-    def _room(self, piece: _Cutting) -> int:
+    def _room(self, piece: Cutting) -> int:
         return piece.graph.x.shape[1] + 1
 
     @property
     def element_names(self) -> tuple[str, ...]:
         """One name per column."""
         return self.feature_names[:-1]
-
-
-@dataclass(frozen=True)
-class _Union:
-    """Copies of a cutting side by side, after others."""
-
-    edge_index: Tensor
-    weight: Tensor
-    attributes: Tensor | None
-    target: Tensor
-    row_of_node: Tensor
-
-
-def _copies(piece: _Cutting, kept: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> _Union:
-    """Return one copy of a cutting for each row of kept edges `(r, D)`.
-
-    `n_nodes` and `n_rows` come before them. Without weights an edge is there or not, and a joint one is many.
-    """
-    count, size = len(kept), len(piece.nodes)
-    offset = n_nodes + size * torch.arange(count)
-    own, attributes = kept * piece.graph.weight[piece.source], None
-    if weighs:
-        edges = torch.cat([piece.edges, piece.context], 1)
-        weight = torch.cat([own, piece.context_weight.expand(count, -1)], 1).flatten()
-        edge_index = (edges[:, None] + offset[:, None]).flatten(1)
-    else:
-        left, weight = (kept > 0.5).flatten(), own
-        repeats = torch.where(piece.context_source >= 0, 1, piece.context_weight.round().long())
-        context = piece.context.repeat_interleave(repeats, 1)
-        inside = (piece.edges[:, None] + offset[:, None]).flatten(1)[:, left]
-        edge_index = torch.cat([inside, (context[:, None] + offset[:, None]).flatten(1)], 1)
-        if piece.graph.attributes is not None:
-            of_context = piece.graph.attributes[piece.context_source.clamp(min=0)]
-            of_context = (of_context * (piece.context_source >= 0)[:, None]).repeat_interleave(repeats, 0)
-            of_edges = piece.graph.attributes[piece.source].repeat(count, 1)[left]
-            attributes = torch.cat([of_edges, of_context.repeat(count, 1)])
-    return _Union(
-        edge_index=edge_index,
-        weight=weight,
-        attributes=attributes,
-        target=offset + max(piece.target, 0),
-        row_of_node=(n_rows + torch.arange(count)).repeat_interleave(size),
-    )
-
-
-def _side_by_side(nodes: list[tuple[Tensor, int]], opened: list[bool]) -> Tensor:
-    """Return what is known of all nodes of a union, `(nodes, d)`: each part's copies, or one and how many there are."""
-    if all(x.ndim == 2 for x, _ in nodes) and nodes[0][0].shape[1] > _WIDE and not opened:
-        return _Tiled(nodes, opened)
-    return torch.cat([x.repeat(count, 1) if x.ndim == 2 else x.flatten(0, 1) for x, count in nodes])
-
-
-class _Tiled(Tensor):
-    """Parts of rows `(n, d)`, each repeated so many times, that a linear layer need not go through more than once.
-
-    Papers have thousands of words, and a first layer makes few numbers of them. Whatever else is done with the rows,
-    they are repeated in earnest, and `opened` is no longer empty.
-    """
-
-    parts: list[tuple[Tensor, int]]
-    opened: list[bool]
-
-    @staticmethod
-    def __new__(cls, parts: list[tuple[Tensor, int]], opened: list[bool]) -> "_Tiled":
-        first, shape = parts[0][0], (sum(len(x) * count for x, count in parts), parts[0][0].shape[1])
-        make: Any = Tensor._make_wrapper_subclass
-        made: _Tiled = make(cls, shape, dtype=first.dtype, device=first.device)
-        made.parts, made.opened = parts, opened
-        return made
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        """Multiply each part once; do anything else with all rows."""
-        place = {torch.ops.aten.mm.default: 0, torch.ops.aten.addmm.default: 1}.get(func)
-        if place is not None and [isinstance(a, cls) for a in args].count(True) == 1 and isinstance(args[place], cls):
-            return torch.cat(
-                [
-                    func(*args[:place], x, *args[place + 1 :], **(kwargs or {})).repeat(count, 1)
-                    for x, count in args[place].parts
-                ]
-            )
-        if func is torch.ops.aten.detach.default:
-            return cls(args[0].parts, args[0].opened)
-        return func(*tree_map(_untiled, args), **tree_map(_untiled, kwargs or {}))
-
-
-def _untiled(value: Any) -> Any:
-    if not isinstance(value, _Tiled):
-        return value
-    value.opened.append(True)
-    return torch.cat([x.repeat(count, 1) for x, count in value.parts])
 
 
 def _pairs(subset: Any) -> list[tuple[int, int]] | None:
@@ -758,14 +485,6 @@ def _pairs(subset: Any) -> list[tuple[int, int]] | None:
     pairs = [pair for pair in subset if isinstance(pair, tuple | list) and len(pair) == 2]
     whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for pair in pairs for n in pair)
     return [(int(u), int(v)) for u, v in pairs] if len(pairs) == len(subset) and whole else None
-
-
-def _run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any:
-    """Call the model with everything on its device."""
-    device = next((p.device for p in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
-    if isinstance(x, _Tiled):
-        x = _Tiled([(part.to(device), count) for part, count in x.parts], x.opened)
-    return model(x.to(device), edge_index.to(device), **{name: value.to(device) for name, value in extra.items()})
 
 
 def _alike(found: Tensor, expected: Tensor) -> bool:

@@ -1,0 +1,185 @@
+"""A graph as tensors, and what of it one prediction is computed from."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fans.core import InputError
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph as tensors.
+
+    Attributes:
+        x: `(n, d)` what is known of each node.
+        edge_index: `(2, m)` from, to.
+        weight: `(m,)` of the edges, 1 where the graph has none.
+        attributes: `(m, a)` of the edges, where they are more than a weight.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    weight: Tensor
+    attributes: Tensor | None
+
+    @classmethod
+    def of(cls, given: Any, what: str) -> "Graph":
+        """Check a graph: anything with `x` and `edge_index`, as PyTorch Geometric's `Data` has."""
+        if hasattr(given, "edge_types") or hasattr(given, "node_types"):
+            raise InputError(
+                f"Expected {what} with one kind of node and edge, got a heterogeneous graph; "
+                "explain its to_homogeneous() form"
+            )
+        x, edges = getattr(given, "x", None), getattr(given, "edge_index", None)
+        if x is None or edges is None:
+            raise InputError(f"Expected {what} with `x` and `edge_index`, got {type(given).__name__}")
+        x, edges = torch.as_tensor(x).detach().cpu(), torch.as_tensor(edges).detach().cpu()
+        if x.ndim == 1:
+            x = x[:, None]
+        if x.ndim != 2 or not len(x):
+            raise InputError(f"Expected `x` of {what} of shape (nodes, columns), got {tuple(x.shape)}")
+        if not torch.isfinite(x).all():
+            raise InputError(f"Expected finite `x` in {what}, got NaN or infinity in {_count_bad(x)} nodes")
+        if edges.ndim != 2 or len(edges) != 2 or edges.is_floating_point():
+            raise InputError(
+                f"Expected `edge_index` of {what} as whole numbers of shape (2, edges), got {tuple(edges.shape)} of "
+                f"{edges.dtype}"
+            )
+        if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < len(x):
+            raise InputError(
+                f"Expected `edge_index` of {what} from 0 to {len(x) - 1}, one number per node, "
+                f"got {int(edges.min())} to {int(edges.max())}"
+            )
+        weight, attributes = cls._weights(given, edges.shape[1], what)
+        return cls(x.float(), edges.long(), weight, attributes)
+
+    @staticmethod
+    def _weights(given: Any, n_edges: int, what: str) -> tuple[Tensor, Tensor | None]:
+        for name in ("edge_weight", "edge_attr"):
+            value = getattr(given, name, None)
+            if value is None:
+                continue
+            value = torch.as_tensor(value).detach().cpu().float()
+            if len(value) != n_edges or not torch.isfinite(value).all():
+                raise InputError(
+                    f"Expected one finite `{name}` of {what} for each of {n_edges} edges, got {tuple(value.shape)}"
+                )
+            if value.ndim == 1 or value.shape[1] == 1:
+                return value.flatten(), None
+            return torch.ones(n_edges), value
+        return torch.ones(n_edges), None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+def _count_bad(x: Tensor) -> int:
+    return int((~torch.isfinite(x)).any(1).sum())
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """What one prediction is computed from.
+
+    Attributes:
+        graph: it is cut out of.
+        nodes: `(n,)` their numbers there.
+        edges: `(2, D)` those that belong to features, between places in `nodes`.
+        source: `(D,)` their numbers in the graph.
+        feature: `(D,)` the feature of each.
+        n_features: how many there are.
+        context: `(2, C)` edges that are always there.
+        context_weight: `(C,)`.
+        context_source: `(C,)` their numbers in the graph, or -1.
+        target: place of the explained node, or -1 for the graph as a whole.
+    """
+
+    graph: Graph
+    nodes: Tensor
+    edges: Tensor
+    source: Tensor
+    feature: Tensor
+    n_features: int
+    context: Tensor
+    context_weight: Tensor
+    context_source: Tensor
+    target: int
+
+    @property
+    def n_edges(self) -> int:
+        """D."""
+        return self.edges.shape[1]
+
+    @property
+    def n_messages(self) -> int:
+        """D + C, all edges of a copy."""
+        return self.edges.shape[1] + self.context.shape[1]
+
+
+def _number_features(edges: Tensor, n_nodes: int, *, tied: bool) -> tuple[Tensor, int]:
+    """Give parallel edges one feature, and where `tied` also those that run the other way."""
+    low, high = (edges.min(0).values, edges.max(0).values) if tied else (edges[0], edges[1])
+    _, feature = torch.unique(low * n_nodes + high, return_inverse=True)
+    return feature, int(feature.max()) + 1 if len(feature) else 0
+
+
+def whole(graph: Graph, target: int, *, tied: bool) -> Cutting:
+    """Cut nothing off."""
+    return _assemble(
+        graph, torch.arange(len(graph)), torch.ones_like(graph.edge_index[0], dtype=torch.bool), target, tied
+    )
+
+
+def cut(graph: Graph, node: int, hops: int, *, tied: bool) -> Cutting:
+    """Keep what reaches a node within so many hops.
+
+    Edges into nodes nearer than the last hop carry messages. Those into a node at the last hop carry none, but they
+    count in its degree, by which some layers divide: their number stays, in one edge of their joint weight.
+    """
+    start, end = graph.edge_index
+    distance = torch.full((len(graph),), hops + 1)
+    distance[node] = 0
+    for hop in range(1, hops + 1):
+        reached = start[distance[end] == hop - 1]
+        distance[reached] = torch.minimum(distance[reached], torch.tensor(hop))
+    carries = distance[end] < hops
+    if tied:  # an edge and the one that runs back go together, so that both degrees know
+        n = len(graph)
+        carrying = torch.unique(start[carries] * n + end[carries])
+        carries = carries | torch.isin(end * n + start, carrying)
+    return _assemble(graph, (distance <= hops).nonzero()[:, 0], carries, node, tied)
+
+
+def _assemble(graph: Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bool) -> Cutting:
+    """Number nodes and features, and account for the edges that are left out."""
+    start, end = graph.edge_index
+    place = torch.full((len(graph),), -1)
+    place[nodes] = torch.arange(len(nodes))
+    loop = start == end
+    source = (chosen & ~loop).nonzero()[:, 0]
+    edges = place[graph.edge_index[:, source]]
+    feature, n_features = _number_features(edges, len(nodes), tied=tied)
+    # Loops stay: layers add them where there are none. Others into kept nodes stay in the degrees.
+    inside = place[end] >= 0
+    loops = (loop & inside).nonzero()[:, 0]
+    other = (inside & ~loop & ~chosen).nonzero()[:, 0]
+    into, weight = place[end[other]], graph.weight[other]
+    joint = torch.zeros(len(nodes)).index_add_(0, into, weight)
+    counted = torch.zeros(len(nodes), dtype=torch.bool).index_fill_(0, into, True).nonzero()[:, 0]
+    kept = place[graph.edge_index[:, loops]]
+    where = torch.full((), 0) if target < 0 else place[target]
+    return Cutting(
+        graph=graph,
+        nodes=nodes,
+        edges=edges,
+        source=source,
+        feature=feature,
+        n_features=n_features,
+        context=torch.cat([kept, torch.stack([where.expand(len(counted)), counted])], 1),
+        context_weight=torch.cat([graph.weight[loops], joint[counted]]),
+        context_source=torch.cat([loops, torch.full((len(counted),), -1)]),
+        target=-1 if target < 0 else int(where),
+    )
