@@ -20,7 +20,8 @@ from torch import nn
 import fans
 from benchmarks._shared import Floats, parse_arguments, print_table, ratio, write_record
 from fans.data.graphs import Graph, geometric, load_graph
-from fans.evaluate import node_case
+from fans.evaluate import node_cases
+from fans.experiments.graphs import nodes_in_order, subject
 from fans.metrics import metric
 from fans.models import load
 
@@ -43,16 +44,6 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 EPOCHS = 386
 """Model evaluations of GNNExplainer, as many as FANS takes rows a node."""
-
-
-def nodes_of(name: str, graph: Graph, n: int) -> list[int]:
-    """Return the explained nodes: the corner of every house of the first community, or test nodes drawn once."""
-    if name == "ba_community":
-        return list(range(400, 700, 5))[:n]
-    linked = np.zeros(len(graph), dtype=bool)
-    linked[graph.edge_index[1]] = True
-    able = np.flatnonzero(graph.test_mask & linked)
-    return sorted(np.random.default_rng(SEED).permutation(able)[:n].tolist())
 
 
 def gnn_explainer(model: nn.Module, epochs: int) -> Any:
@@ -87,29 +78,21 @@ def their_scores(model: nn.Module, graph: Graph, nodes: list[int], made: fans.Ex
 
 def quality(name: str, n: int, epochs: int) -> dict[str, dict[str, list[float]]]:
     """Return every metric of every method on each node."""
-    graph, (model, _) = load_graph(name), load(name)
-    nodes = nodes_of(name, graph, n)
-    with torch.no_grad():
-        target = model(*graph.tensors()).argmax(1)[nodes].tolist()
-    scores, plain = {}, fans.Explainer(model, graph)
+    given = subject(name, name)
+    graph, model, nodes = given.graph, given.model, given.nodes[:n]
+    target, scores = given.predicted[nodes].tolist(), {}
     for label, settings in METHODS.items():
         scores[label] = fans.Explainer(model, graph, seed=SEED, **settings).scores(nodes, target)
-    scores[f"GNNExplainer, {epochs} epochs"] = their_scores(model, graph, nodes, plain, epochs)
+    scores[f"GNNExplainer, {epochs} epochs"] = their_scores(model, graph, nodes, given.plain, epochs)
     out = {}
     for label, values in scores.items():
         found: dict[str, list[float]] = {
             column: [] for column in COLUMNS if graph.truth is not None or column != "Recall@12"
         }
-        for task, rows, at in plain.task.split(nodes):
-            for i, place in enumerate(at):
-                truth = None
-                if graph.truth is not None and graph.motif is not None:
-                    own = graph.motif[graph.edge_index] == graph.motif[nodes[place]]
-                    truth = graph.truth & own.all(0)
-                case = node_case(task, rows[i], values[place], target[place], nodes[place], SEED, truth)
-                for column, kept in found.items():
-                    judge, how = COLUMNS[column]
-                    kept.append(float(metric(judge, **how)(case)))
+        for case in node_cases(given.plain, nodes, values, target, seed=SEED, truth=given.truth(nodes)):
+            for column, kept in found.items():
+                judge, how = COLUMNS[column]
+                kept.append(float(metric(judge, **how)(case)))
         out[label] = found
     return out
 
@@ -117,7 +100,7 @@ def quality(name: str, n: int, epochs: int) -> dict[str, dict[str, list[float]]]
 def batching(name: str, n: int, repeats: int) -> dict[str, float]:
     """Return seconds of one node at a time over all of them together."""
     graph, (model, _) = load_graph(name), load(name)
-    nodes, made = nodes_of(name, graph, n), fans.Explainer(model, graph)
+    nodes, made = nodes_in_order(graph)[:n], fans.Explainer(model, graph)
     made.scores(nodes[:2])
 
     def alone() -> None:
@@ -130,7 +113,7 @@ def batching(name: str, n: int, repeats: int) -> dict[str, float]:
 def against_gnn_explainer(name: str, n: int, repeats: int, epochs: int) -> dict[str, float]:
     """Return seconds of GNNExplainer over ours for the same nodes, at equal evaluations."""
     graph, (model, _) = load_graph(name), load(name)
-    nodes, made = nodes_of(name, graph, n), fans.Explainer(model, graph)
+    nodes, made = nodes_in_order(graph)[:n], fans.Explainer(model, graph)
     theirs = gnn_explainer(model, epochs)
     x, edge_index = graph.tensors()
 

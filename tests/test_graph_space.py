@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,7 +189,7 @@ class Stopping(nn.Module):
 def test_an_interrupt_keeps_the_nodes_that_were_finished(share):
     graph = random_graph(n=60, n_edges=110)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
-    settings = {"n_local": 9, "n_sweep": 100, "solver": "game", "max_batch": 64}
+    settings: dict[str, Any] = {"n_local": 9, "n_sweep": 100, "solver": "game", "max_batch": 64}
     counting = Stopping(Net(GCNConv).eval())
     explainer = fans.Explainer(counting, graph, **settings)
     before = counting.seen
@@ -198,12 +199,12 @@ def test_an_interrupt_keeps_the_nodes_that_were_finished(share):
     with pytest.raises(fans.Interrupted, match=r"of 12 inputs; .* and explaining the others gives the rest") as caught:
         stopping(nodes)
     partial = caught.value.partial
+    assert partial is not None
     assert 0 < len(partial) < 12
     assert f"after {len(partial)} of 12" in str(caught.value)
     rest = stopping([node for node in nodes if node not in partial.ids])
-    places = {node: i for i, node in enumerate(nodes)}
     for found in (partial, rest):
-        at = [places[node] for node in found.ids]
+        at = [whole.ids.index(node) for node in found.ids]
         assert at == sorted(at)
         assert found.pns == pytest.approx(whole.pns[at], abs=1e-6)
         for i, j in enumerate(at):
@@ -219,8 +220,8 @@ def test_the_noise_rule_on_edges():
             weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
             return torch.zeros(len(x)).index_add(0, edge_index[1], weight)[:, None].expand(-1, 2) + 0
 
-    settings = {"space": GraphEdges(hops=1), "n_local": 9, "n_sweep": 100, "solver": "game", "tolerance": "noise"}
-    explainer = fans.Explainer(Sum(), graph, output="raw", **settings)
+    settings: dict[str, Any] = {"n_local": 9, "n_sweep": 100, "solver": "game", "tolerance": "noise"}
+    explainer = fans.Explainer(Sum(), graph, space=GraphEdges(hops=1), output="raw", **settings)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fans.FansWarning)

@@ -33,7 +33,8 @@ ALLOWED = {
     "evaluate": {"core", "explain", "explainers", "metrics", "spaces", "task"},
     "adapters": {"core", "explain", "spaces"},
     "experiments": {
-        *("core", "data", "models", "spaces", "pns", "explain", "explainers", "metrics", "report", "runs", "version"),
+        *("core", "data", "models", "spaces", "pns", "explain", "explainers", "evaluate", "metrics", "report", "runs"),
+        "version",
     },
     "listing": {"core", "data", "experiments", "explainers", "metrics"},
     "cli": {"core", "demo", "version"},

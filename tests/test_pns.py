@@ -373,12 +373,15 @@ def test_a_thin_neighbourhood_warns_once_and_says_what_to_do():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_perturbing_replaces_what_is_hit_and_tells_what_moved(dtype):
     rng = np.random.default_rng(0)
-    rows, baseline = (torch.tensor(rng.integers(-2, 3, size=(500, 3)), dtype=dtype) for _ in range(2))
-    hit = torch.tensor(rng.random((500, 3)) < 0.5)
-    perturbed, moved = perturb(rows, hit, baseline)
-    expected = np.where(hit.numpy(), baseline.numpy(), rows.numpy())
-    assert np.array_equal(perturbed.numpy(), expected)
-    assert np.array_equal(moved.numpy(), (expected != rows.numpy()).any(axis=1))
+    whole, sizes = rng.integers(-2, 3, size=(2, 500, 3)), 10.0 ** rng.integers(-30, 31, size=(500, 1))
+    for values in (whole, rng.normal(size=(2, 500, 3)) * sizes):  # with equals among them, and without
+        rows, baseline = torch.tensor(values, dtype=dtype)
+        hit = torch.tensor(rng.random((500, 3)) < 0.5)
+        expected = np.where(hit.numpy(), baseline.numpy(), rows.numpy())
+        differs = (expected != rows.numpy()).any(axis=1)
+        perturbed, moved = perturb(rows, hit, baseline)
+        assert np.array_equal(perturbed.numpy(), expected)
+        assert np.array_equal(moved.numpy(), differs)
 
 
 def test_wilson_intervals_solve_their_equation_and_students_factor_widens_them():

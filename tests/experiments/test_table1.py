@@ -144,7 +144,7 @@ def test_files_of_one_s_own(tmp_path):
         load(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="the experiment to be one of 'table1'"):
         load("table7")
-    assert names() == ["table1"]
+    assert names() == ["table1", "table2"]
 
 
 # --- A cell ----------------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_the_lists_come_from_the_registries(capsys):
 
 def test_unknown_things_are_told_in_a_sentence(capsys, tmp_path):
     assert main(["run", "table7", "--out", str(tmp_path / "x")]) == 1
-    assert "the experiment to be one of 'table1', got 'table7'" in capsys.readouterr().err
+    assert "the experiment to be one of 'table1', 'table2', got 'table7'" in capsys.readouterr().err
     assert main(["run", "table1", "--rows", "IGG", "--dry-run"]) == 1
     assert "did you mean 'IG'?" in capsys.readouterr().err
     assert main(["run", "table1", "--n", "5001", "--dry-run"]) == 1

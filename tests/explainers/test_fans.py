@@ -130,8 +130,8 @@ def test_the_regression_by_hand(n_pairs, n_features):
     rng, ridge, n_samples = np.random.default_rng(0), 0.3, 5
     side = rng.random((2, n_pairs, n_features))
     y, sample = rng.normal(size=(2, n_pairs)), rng.integers(0, n_samples, (2, n_pairs))
-    given = (side < 0.4, side > 0.6, y, sample)
-    slopes, se = fit(Observed(*(torch.from_numpy(value) for value in given), n_samples), ridge)
+    of_subset, of_rest, outcome, drawn = (torch.from_numpy(a) for a in (side < 0.4, side > 0.6, y, sample))
+    slopes, se = fit(Observed(of_subset, of_rest, outcome, drawn, n_samples), ridge)
     for i in range(2):
         design = (side[i] < 0.4).astype(float) - (side[i] > 0.6)
         inverse = np.linalg.inv(design.T @ design + np.diag(ridge * (design**2).sum(0) + 1e-9))

@@ -11,7 +11,7 @@ from typing import Any
 
 import fans.explainers  # noqa: F401 - registers the methods
 from fans.core import InputError, check_whole, choose, extra
-from fans.data import ImageDataset
+from fans.data import GraphDataset, ImageDataset
 from fans.explain import Neighbourhood
 from fans.explainers._shared import Method, Selection
 from fans.metrics import Metric
@@ -120,7 +120,7 @@ class Row:
     def limited(self, column: Plain, dataset: str, total: int, shard: tuple[int, int]) -> dict[str, Any]:
         """Return a column with the first input that it is not asked of, None where it is asked of the whole shard."""
         own = self.column_limit.get(column["name"], {}).get(dataset, 1.0)
-        end = math.ceil(min(own, column["limit"] or 1.0) * total)
+        end = math.ceil(min(own, 1.0 if column["limit"] is None else column["limit"]) * total)
         return dict(column) | {"limit": None if end >= shard[1] else max(end, shard[0])}
 
     def all_settings(self) -> set[str]:
@@ -177,7 +177,7 @@ class Experiment:
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise InputError(f"Expected {kind} of different names in {where}, got {twice[0]!r} twice")
-        known = sorted({d.name for d in self.datasets} | set(ImageDataset.registry))
+        known = sorted({d.name for d in self.datasets} | set(ImageDataset.registry) | set(GraphDataset.registry))
         for column in self.columns:
             choose(f"the metric of {column.name!r} in {where}", column.metric, sorted(Metric.registry))
             _check_names(f"a dataset of {column.name!r} in {where}", column.at, known)
@@ -262,7 +262,7 @@ class Experiment:
             "seed": self.seed,
         }
         foreign = [Method.registry.get(call["method"]), *(Metric.registry.get(c["metric"]) for c in columns)]
-        foreign.append(ImageDataset.registry.get(dataset.name))
+        foreign += [kind.registry.get(dataset.name) for kind in (ImageDataset, GraphDataset)]
         # Cells of our own methods, metrics and datasets are the same whether others stand beside them or not.
         if any(member is not None and not member.__module__.startswith("fans.") for member in foreign):
             spec["imports"] = list(self.imports)

@@ -1,38 +1,43 @@
 """What a cell of an image experiment computes: explain a shard of test images, then judge the heatmaps."""
 
-import importlib
 import json
 import time
 import warnings
 from collections.abc import Hashable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import FansWarning, InputError
+from fans.core import FansWarning
 from fans.data import load_images
 from fans.data.images import image_dataset
+from fans.experiments._cells import (
+    all_settings,
+    checkpoint,
+    identify,
+    import_others,
+    price_of_call,
+    training,
+)
 from fans.experiments._shared import Plain
-from fans.explain import Explainer, Neighbourhood
+from fans.explain import Explainer
 from fans.explainers._rivals import ElementMethod
 from fans.explainers._shared import Method
 from fans.metrics import Case, metric
-from fans.models import find_checkpoint, load, read_card
-from fans.pns import Settings
 from fans.runs import Cell, Result
 from fans.spaces import Image
+
+__all__ = ["do", "explainer", "identify", "price", "subject", "training"]
 
 
 class Subject:
     """A model, its background, and the test images it is explained on."""
 
     def __init__(self, dataset: str, model: str, n_background: int) -> None:
-        folder, _, name = model.rpartition("/")
-        self.model: nn.Module = load(name, folder or None)[0]
+        self.model = checkpoint(model)
         self.background = load_images(dataset, "train").tensor(slice(0, n_background))
         self._test = load_images(dataset, "test")
         self.n_rows = 0
@@ -81,8 +86,7 @@ def do(cell: Cell) -> Result:
     nor is training, so that a record does not depend on which cells its process did before.
     """
     spec, (start, stop) = cell.spec, cell.spec["shard"]
-    for module in spec.get("imports", ()):
-        importlib.import_module(module)
+    import_others(spec)
     given = subject(spec["dataset"], spec["model"], spec["n_background"])
     made, images, ids = explainer(spec), given.images(start, stop), list(range(start, stop))
     with torch.no_grad():
@@ -129,15 +133,6 @@ def _first(case: Case, n: int) -> Case:
     return replace(case, **shown)
 
 
-def identify(spec: Plain) -> dict[str, Any]:
-    """Return what else decides a cell's values: the checksum of its model, None where there is none yet."""
-    folder, _, name = spec["model"].rpartition("/")
-    try:
-        return {"sha256": read_card(find_checkpoint(name, folder or None)).sha256}
-    except InputError:
-        return {"sha256": None}
-
-
 def price(spec: Plain, *, first: bool = True) -> int:
     """Return about how many model rows a cell takes, from its settings alone.
 
@@ -156,31 +151,10 @@ def price(spec: Plain, *, first: bool = True) -> int:
     return int(total)
 
 
-def training(spec: Plain) -> int:
-    """Return the rows of training a row's method, where it has to be: once for all its cells in a process."""
-    member: Any = Method.registry[spec["call"]["method"]]
-    return int(member(**_own(member, spec["call"]["settings"])).training_cost(spec["n_background"]))
-
-
-def _own(member: Any, settings: Plain) -> dict[str, Any]:
-    return {f.name: settings[f.name] for f in fields(member) if f.name in settings}
-
-
 def _price_of_call(call: Plain, shape: tuple[int, ...]) -> int:
     """Return the rows of one explanation."""
-    member: Any = Method.registry[call["method"]]
-    settings = dict(member.presets.get(call["settings"].get("preset"), {})) | dict(call["settings"])
-    unit = settings.get("unit")
-    space = Image(**call["space"]) if call["space"] is not None else Image(unit)
-    around = Neighbourhood(**_own(Neighbourhood, settings))
-    made: Method = member(**_own(member, settings))
+    settings = all_settings(call)
+    space = Image(**call["space"]) if call["space"] is not None else Image(settings.get("unit"))
     # What scores elements costs the same whatever they are pooled to.
-    by_element = isinstance(made, ElementMethod)
-    cost = 1 + made.cost(shape[1] * shape[2] if by_element else space.fit(torch.zeros(1, *shape)).n_features)
-    if not made.looks_around:
-        return cost
-    if settings.get("estimator") == "resample":  # all samples at every step, and some again
-        asked = Settings(**_own(Settings, settings))
-        n_samples = 1 + around.n_local + around.n_background
-        cost = settings["n_steps"] * 2 * (n_samples * asked.n_factual + asked.n_resample * asked.n_perturb)
-    return int(cost) + around.n_local
+    by_element = issubclass(Method.registry[call["method"]], ElementMethod)
+    return price_of_call(call, shape[1] * shape[2] if by_element else space.fit(torch.zeros(1, *shape)).n_features)

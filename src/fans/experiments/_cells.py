@@ -1,0 +1,68 @@
+"""What cells of images and of graphs have in common: their model, their method, and its price."""
+
+import importlib
+from dataclasses import fields
+from typing import Any
+
+from torch import nn
+
+import fans.explainers  # noqa: F401 - registers the methods
+from fans.core import InputError
+from fans.experiments._shared import Plain
+from fans.explain import Neighbourhood
+from fans.explainers._shared import Method
+from fans.models import find_checkpoint, load, read_card
+from fans.pns import Settings
+
+
+def import_others(spec: Plain) -> None:
+    """Import the modules of methods, metrics and datasets that are not ours."""
+    for module in spec.get("imports", ()):
+        importlib.import_module(module)
+
+
+def checkpoint(model: str) -> nn.Module:
+    """Return a trained model by the name of its checkpoint, with its folder where that is not ours (`folder/name`)."""
+    folder, _, name = model.rpartition("/")
+    return load(name, folder or None)[0]
+
+
+def identify(spec: Plain) -> dict[str, Any]:
+    """Return what else decides a cell's values: the checksum of its model, None where there is none yet."""
+    folder, _, name = spec["model"].rpartition("/")
+    try:
+        return {"sha256": read_card(find_checkpoint(name, folder or None)).sha256}
+    except InputError:
+        return {"sha256": None}
+
+
+def training(spec: Plain) -> int:
+    """Return the rows of training a row's method, where it has to be: once for all its cells in a process."""
+    member: Any = Method.registry[spec["call"]["method"]]
+    return int(member(**_own(member, spec["call"]["settings"])).training_cost(spec["n_background"]))
+
+
+def all_settings(call: Plain) -> dict[str, Any]:
+    """Return a call's settings, with those of its preset."""
+    member: Any = Method.registry[call["method"]]
+    return dict(member.presets.get(call["settings"].get("preset"), {})) | dict(call["settings"])
+
+
+def price_of_call(call: Plain, n_features: int) -> int:
+    """Return the model rows of one explanation."""
+    member: Any = Method.registry[call["method"]]
+    settings = all_settings(call)
+    around = Neighbourhood(**_own(Neighbourhood, settings))
+    made: Method = member(**_own(member, settings))
+    cost = 1 + made.cost(n_features)
+    if not made.looks_around:
+        return cost
+    if settings.get("estimator") == "resample":  # all samples at every step, and some again
+        asked = Settings(**_own(Settings, settings))
+        n_samples = 1 + around.n_local + around.n_background
+        cost = settings["n_steps"] * 2 * (n_samples * asked.n_factual + asked.n_resample * asked.n_perturb)
+    return int(cost) + around.n_local
+
+
+def _own(member: Any, settings: Plain) -> dict[str, Any]:
+    return {f.name: settings[f.name] for f in fields(member) if f.name in settings}

@@ -1,0 +1,145 @@
+"""What a cell of a graph experiment computes: explain a shard of nodes, then judge the scores of their edges."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fans.core import Array
+from fans.data.graphs import Graph, load_graph
+from fans.evaluate import node_cases
+from fans.experiments._cells import checkpoint, identify, import_others, price_of_call, training
+from fans.experiments._shared import Plain
+from fans.explain import Explainer
+from fans.metrics import metric
+from fans.runs import Cell, Result
+from fans.spaces import GraphEdges
+
+__all__ = ["do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
+
+
+def nodes_in_order(graph: Graph) -> list[int]:
+    """Return the nodes that may be explained; a shard is a slice of them, and the last ones are for tuning.
+
+    Where houses make the classes, the corners that the literature explains come first (400, 405, ..., 695), then the
+    other nodes of houses of their community, and those of the second community, corners first. Elsewhere, the test
+    nodes with edges in an order drawn once.
+    """
+    if graph.motif is not None:
+        houses = np.flatnonzero(graph.motif >= 0)
+        half = houses < len(graph) // 2
+        first, second = houses[half].tolist(), houses[~half].tolist()
+        corners = [node for node in first if 400 <= node < 700 and node % 5 == 0]
+        others = [node for node in first if node not in set(corners)]
+        return [*corners, *others, *sorted(second, key=lambda node: (node % 5, node))]
+    linked = np.zeros(len(graph), dtype=bool)
+    linked[graph.edge_index[1]] = True
+    able = np.flatnonzero(graph.test_mask & linked)
+    return [int(node) for node in np.random.default_rng(0).permutation(able)]
+
+
+class Subject:
+    """A graph, its model, and the nodes that are explained."""
+
+    def __init__(self, dataset: str, model: str) -> None:
+        self.graph, self.model = load_graph(dataset), checkpoint(model)
+        self.nodes = nodes_in_order(self.graph)
+        with torch.no_grad():
+            self.predicted: Tensor = self.model(*self.graph.tensors()).argmax(1)
+        self.explainers: dict[str, Explainer] = {}
+
+    @cached_property
+    def plain(self) -> Explainer:
+        """What metrics ask the model by: every edge in reach of a node is a feature, whatever a method scored."""
+        return Explainer(self.model, self.graph, space=GraphEdges())
+
+    def truth(self, nodes: Sequence[int]) -> Array | None:
+        """Return the edges of each node's own house `(B, edges)`, where there are houses."""
+        graph = self.graph
+        if graph.truth is None or graph.motif is None:
+            return None
+        house = graph.motif[graph.edge_index]  # (2, edges)
+        return np.stack([graph.truth & (house == graph.motif[node]).all(0) for node in nodes])
+
+    def n_features(self, nodes: Sequence[int]) -> Array:
+        """Return how many edges each node has in reach, `(B,)`."""
+        out = np.zeros(len(nodes), dtype=int)
+        for task, rows, at in self.plain.task.split(nodes):
+            out[at] = task.space.units(rows).present.sum(1).numpy()
+        return out
+
+
+@lru_cache(maxsize=1)
+def subject(dataset: str, model: str) -> Subject:
+    """Return the subject of a dataset; the last one is kept."""
+    return Subject(dataset, model)
+
+
+def explainer(spec: Plain) -> Explainer:
+    """Return the explainer that a cell asks for, the same one for all cells of a row: it may have to be trained."""
+    given, call = subject(spec["dataset"], spec["model"]), spec["call"]
+    key = json.dumps([call, spec["seed"]], sort_keys=True)
+    if key not in given.explainers:
+        given.explainers[key] = Explainer(
+            given.model,
+            given.graph,
+            space=GraphEdges(**(call["space"] or {})),
+            method=call["method"],
+            seed=spec["seed"],
+            **call["settings"],
+        )
+    return given.explainers[key]
+
+
+def do(cell: Cell) -> Result:
+    """Explain the shard's nodes with the predicted class as target, and judge the scores by every column."""
+    spec, (start, stop) = cell.spec, cell.spec["shard"]
+    import_others(spec)
+    given = subject(spec["dataset"], spec["model"])
+    made, nodes = explainer(spec), given.nodes[start:stop]
+    target = given.predicted[nodes].tolist()
+    trained = made.prepare()
+    before, began = made.task.predict.n_rows, time.perf_counter()
+    scores = made.scores(nodes, target)
+    seconds, n_explaining = time.perf_counter() - began, made.task.predict.n_rows - before
+    asked = [0]
+    cases = [
+        replace(case, model=_counted(case.model, asked))
+        for case in node_cases(given.plain, nodes, scores, target, seed=spec["seed"], truth=given.truth(nodes))
+    ]
+    values, judging = dict[str, Any](), dict[str, float]()
+    for column in spec["columns"]:
+        judge, began = metric(column["metric"], **column["settings"]), time.perf_counter()
+        n = len(cases) if column["limit"] is None else column["limit"] - start
+        if n:
+            values[column["name"]] = [float(judge(case)) for case in cases[:n]]
+            judging[column["name"]] = time.perf_counter() - began
+    timing = {"explaining": seconds, "judging": judging, "training": trained}
+    return Result({"scores": values, "rows": {"explaining": n_explaining}}, n_explaining + asked[0], timing)
+
+
+def _counted(model: Callable[[Tensor], Tensor], count: list[int]) -> Callable[[Tensor], Tensor]:
+    def ask(rows: Tensor) -> Tensor:
+        count[0] += len(rows)
+        return model(rows)
+
+    return ask
+
+
+def price(spec: Plain, *, first: bool = True) -> int:  # noqa: ARG001 - nothing is shared by the cells of a shard
+    """Return about how many model rows a cell takes."""
+    start, stop = spec["shard"]
+    given = subject(spec["dataset"], spec["model"])
+    total = 0
+    for i, n_features in enumerate(given.n_features(given.nodes[start:stop]).tolist()):
+        total += price_of_call(spec["call"], n_features) + 1
+        for column in spec["columns"]:
+            if column["limit"] is None or start + i < column["limit"]:
+                total += max(0, metric(column["metric"], **column["settings"]).cost((n_features,)) - 1)
+    return int(total)

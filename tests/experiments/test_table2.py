@@ -1,0 +1,120 @@
+"""The graph experiment: its nodes, and its cells against the model on edited graphs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fans
+from fans.cli import main
+from fans.data import load_graph
+from fans.experiments import graphs, load
+from fans.models import load as load_model
+from fans.runs import Cell, Run
+from fans.spaces.graph import FittedEdges
+
+pytest.importorskip("torch_geometric")
+EXPERIMENT = load("table2")
+
+
+def test_every_number_of_the_paper_has_its_row_and_column():
+    rows, columns = {r.paper for r in EXPERIMENT.rows}, {c.paper for c in EXPERIMENT.columns}
+    for dataset, table in EXPERIMENT.paper.items():
+        assert dataset in {d.name for d in EXPERIMENT.datasets}
+        assert set(table) <= rows
+        assert all(set(line) <= columns for line in table.values())
+    assert EXPERIMENT.paper["ba_community"]["FANS"] == {"FID+": 0.7, "FID-": 0.0, "SPA": 0.9311, "Recall@12": 0.5819}
+
+
+def test_the_corners_come_first_and_the_second_community_is_for_tuning():
+    graph = load_graph("ba_community")
+    nodes = graphs.nodes_in_order(graph)
+    assert nodes[:60] == list(range(400, 700, 5))
+    assert len(set(nodes)) == len(nodes) == 800
+    first, last = EXPERIMENT.dataset("ba_community").tuning
+    assert min(nodes[first:last]) >= 1000
+    assert max(nodes[:first]) < 700
+    assert graph.motif is not None
+    assert len({graph.motif[node] for node in nodes[first:last]}) == last - first  # each of a house of its own
+
+
+def test_citations_are_test_nodes_with_edges_each_once():
+    graph = load_graph("citeseer")
+    nodes = graphs.nodes_in_order(graph)
+    assert len(set(nodes)) == len(nodes) >= EXPERIMENT.dataset("citeseer").tuning[1]
+    assert graph.test_mask[nodes].all()
+    assert set(nodes) <= set(graph.edge_index[1].tolist())
+    assert nodes != sorted(nodes)
+
+
+@pytest.mark.parametrize("row", ["Saliency", "random (control)"])
+def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
+    """Scores on columns of `edge_index`; then edges weighed or deleted by hand, and the model on the whole graph."""
+    (spec,) = EXPERIMENT.cells(3, only=["ba_community"], rows=[row])
+    found = graphs.do(Cell(spec)).values["scores"]
+    graph, model = load_graph("ba_community"), load_model("ba_community")[0]
+    x, edges = graph.tensors()
+    method = {"Saliency": "saliency", "random (control)": "random"}[row]
+    explainer = fans.Explainer(model, graph, method=method)
+    with torch.no_grad():
+        classes = model(x, edges).argmax(1)
+    assert graph.motif is not None
+    assert graph.truth is not None
+    for i, node in enumerate((400, 405, 410)):
+        ((task, rows, _),) = explainer.task.split([node])
+        assert isinstance(task.space, FittedEdges)
+        column = task.space.columns_of(rows)[0].numpy()
+        column = column[column >= 0]
+        scores = explainer.heatmaps([node], [int(classes[node])])[0].reshape(-1)[: len(column)]
+        mask = np.clip(scores, 0, None) / scores.max()
+        top = np.argsort(-scores, kind="stable")[:12]
+
+        def predicts(of_reach: Any, node: int = node, column: Any = column) -> int:
+            weight = torch.ones(edges.shape[1])
+            weight[torch.from_numpy(column)] = torch.from_numpy(of_reach).float()
+            with torch.no_grad():
+                return int(model(x, edges, weight)[node].argmax())
+
+        hard = np.isin(np.arange(len(column)), top)
+        before = int(classes[node])
+        assert found["FID+"][i] == (predicts(1 - mask) != before)
+        assert found["FID-"][i] == (predicts(mask) != before)
+        assert found["FID+ top 12"][i] == (predicts(1.0 - hard) != before)
+        assert found["FID- top 12"][i] == (predicts(1.0 * hard) != before)
+        house = graph.truth & (graph.motif[graph.edge_index] == graph.motif[node]).all(0)
+        assert house.sum() == 12
+        assert found["Recall@12"][i] == pytest.approx(house[column[top]].sum() / 12)
+        ascending = np.sort(np.abs(scores))
+        n = len(ascending)
+        gini = ((2 * np.arange(1, n + 1) - n - 1) * ascending).sum() / (n * ascending.sum())
+        assert found["SPA"][i] == pytest.approx(gini, abs=1e-6)
+
+
+def test_a_run_of_nodes_goes_on_and_is_verified(tmp_path, capsys):
+    command = [
+        "run",
+        "table2",
+        "--only",
+        "ba_community",
+        "citeseer",
+        "--out",
+        str(tmp_path),
+        "--rows",
+        "random (control)",
+    ]
+    assert main([*command, "--n", "2", "--dry-run"]) == 0
+    assert main([*command, "--n", "2"]) == 0
+    records = {r.sha256 for r in Run.open(tmp_path).records()}
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    assert main([*command, "--n", "2"]) == 0
+    assert {r.sha256 for r in Run.open(tmp_path).records()} == records
+    assert any(path.stat().st_mtime_ns == at for path, at in files.items())
+    capsys.readouterr()
+    assert main(["report", str(tmp_path), "--verify", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("as recorded") == 2
+    costs = {cell.key: cell.cost for cell in Run.open(tmp_path).cells}
+    for record in Run.open(tmp_path).records():
+        assert costs[record.facts["key"]] == record.facts["evaluations"]
+        assert ("Recall@12" in record.values["scores"]) == (record.spec["dataset"] == "ba_community")
