@@ -172,6 +172,11 @@ class Predictor:
         return self._squash(out) if self._squash else out
 
     @property
+    def returns_probabilities(self) -> bool:
+        """Whether the model's own outputs are probabilities as they come."""
+        return self.kind == "probability" and self._squash is None
+
+    @property
     def is_module(self) -> bool:
         """Whether it is a torch module, which has gradients."""
         return self._module is not None
@@ -200,7 +205,7 @@ def _keep_freed_memory() -> None:
     """Make glibc keep up to 64 MiB of what batches free, rather than give it back and fault every page in anew.
 
     Its thresholds follow the largest block it ever got back, up to 32 MiB: one of that size, never touched, moves them
-    for good. On other systems nothing happens. (`python -m benchmarks.images`: up to a third of the time of LeNet.)
+    for good. On other systems nothing happens.
     """
     torch.empty(2**25 - 2**16, dtype=torch.uint8)
 

@@ -412,6 +412,22 @@ class FittedEdges(_FittedGraph):
                 nodes[i] = piece.nodes[piece.target]
         return edges, nodes
 
+    def alone(self, row: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
+        """Return one input as the model takes it.
+
+        Returns:
+            What is known of its nodes, its edges (those of elements first), what else the model takes by name, and the
+            place of the explained node, -1 for the graph as a whole.
+        """
+        piece = self._cuttings[int(row[0])]
+        union = copies(piece, torch.ones(1, piece.n_edges), 0, 0, self._weighs)
+        extra = {self._weight_name: union.weight} if self._weighs else {}
+        if not self._weighs and union.attributes is not None and self._weight_name:
+            extra[self._weight_name] = union.attributes
+        if self.level == "graph":
+            extra["batch"] = union.row_of_node
+        return piece.graph.x[piece.nodes], union.edge_index, extra, piece.target
+
     def columns_of(self, rows: Tensor) -> Tensor:
         """Return which column of its graph's `edge_index` each element `(B, E - 1)` is, -1 for none."""
         out = torch.full((len(rows), self.n_elements - 1), -1)

@@ -1,0 +1,171 @@
+"""Masks on edges: objectives against the model on the whole graph, planted truths, and company that does not matter."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fans
+from fans.explainers._rivals import Inputs
+from fans.explainers.edge_masks import CF2, NSEG
+from fans.spaces import GraphEdges
+from tests.explainers import blocks
+from tests.test_graph_space import Net, random_graph, undirected
+
+geometric = pytest.importorskip("torch_geometric")
+
+GRAPH, MODEL = random_graph(n=40, n_edges=60), Net().eval()
+NODE = 7
+MASKS = ("cf_gnn_explainer", "cf2", "nseg", "gnn_explainer")
+COLUMNS = {tuple(e): i for i, e in enumerate(GRAPH.edge_index.T.tolist())}
+
+
+class Triangle(nn.Module):
+    """A rule: class 1 if the node is in a triangle."""
+
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+        weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+        n = len(x)
+        adjacency = torch.zeros(n, n).index_put((edge_index[0], edge_index[1]), weight, accumulate=True)
+        triangles = (adjacency @ adjacency @ adjacency).diagonal() / 2
+        return torch.stack([torch.zeros(n), 8 * triangles - 4], 1)
+
+
+def planted() -> Any:
+    """A tree with one triangle, nodes 0, 1 and 2."""
+    rng = np.random.default_rng(0)
+    pairs = [(0, 1), (1, 2), (0, 2), *((int(rng.integers(0, i)), i) for i in range(3, 25))]
+    graph = random_graph(n=25)
+    graph.edge_index = undirected(pairs)
+    return graph
+
+
+@pytest.mark.parametrize("method", ["cf_gnn_explainer", "cf2", "nseg"])
+def test_a_triangle_that_decides_is_found(method):
+    settings: dict[str, Any] = {"cf2": {"rate": 0.05, "strength": 20.0}, "nseg": {"rate": 0.05, "alpha": 0.05}}.get(
+        method, {}
+    )
+    settings |= {"n_steps": 200, "space": GraphEdges(hops=3), "max_batch": 16, "n_sweep": 1, "refine": 0, "n_local": 19}
+    found = fans.Explainer(Triangle(), planted(), method=method, **settings)([0])
+    top = {found.name(0, f) for f in found.ranked(0).tolist()[:3]}
+    assert top == {"0 - 1", "0 - 2", "1 - 2"}
+    if method == "cf_gnn_explainer":  # what is deleted is enough to change the class, and nothing else is deleted
+        deleted = {found.name(0, f) for f in np.flatnonzero(found.scores[0] > 0.5).tolist()}
+        assert deleted
+        assert deleted <= top
+
+
+def ready(method: str, **settings: Any) -> tuple[Any, Inputs, Any]:
+    """A method, the node as it sees it, and the columns of `edge_index` of each of its features."""
+    asked = fans.Explainer(MODEL, GRAPH, method=method, **settings)
+    ((task, rows, _),) = asked.task.split([NODE])
+    child = fans.Explainer(MODEL, GRAPH, method=method, **settings)
+    child.task = task
+    with task.predict.session():
+        block = blocks.inputs_of(child, rows, alone=True).block(slice(0, 1)).block
+    inputs = Inputs.of(task, block)
+    space: Any = task.space
+    columns = space.columns_of(rows)[0]
+    of_feature = {f: columns[(inputs.units.of_element[0, 1:] == f) & (columns >= 0)] for f in range(space.n_features)}
+    return asked.method, inputs, {f: c for f, c in of_feature.items() if len(c)}
+
+
+def on_the_whole_graph(mask: Any, of_feature: Any) -> Any:
+    """The node's probabilities with its edges weighed by a mask of features."""
+    weight = torch.ones(GRAPH.edge_index.shape[1])
+    for f, columns in of_feature.items():
+        weight[columns] = float(mask[0, f])
+    with torch.no_grad():
+        return torch.softmax(MODEL(GRAPH.x, GRAPH.edge_index, weight)[NODE].double(), 0)
+
+
+def test_the_objective_of_cf2_by_hand():
+    method, inputs, of_feature = ready("cf2", alpha=0.7, gamma=0.4, strength=3.0)
+    assert isinstance(method, CF2)
+    mask = torch.from_numpy(np.random.default_rng(0).random((1, inputs.task.space.n_features))).float()
+    kept, left = (on_the_whole_graph(m, of_feature) for m in (mask, 1 - mask))
+    target = int(inputs.target[0])
+    others = [k for k in range(3) if k != target]
+    factual = max(0.0, 0.4 + float(kept[others].max() - kept[target]))
+    counter = max(0.0, 0.4 + float(left[target] - left[others].max()))
+    expected = sum(float(mask[0, f]) for f in of_feature) + 3.0 * (0.7 * factual + 0.3 * counter)
+    assert float(method.objective(inputs, mask)[0].detach()) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_objective_of_nseg_by_hand():
+    method, inputs, of_feature = ready("nseg", alpha=0.1, beta=0.3, noise=0.0)
+    assert isinstance(method, NSEG)
+    mask = torch.from_numpy(np.random.default_rng(1).random((1, inputs.task.space.n_features))).float()
+    target = int(inputs.target[0])
+    bound = on_the_whole_graph(mask, of_feature)[target] - on_the_whole_graph(1 - mask, of_feature)[target]
+    weights = np.array([float(mask[0, f]) for f in of_feature])
+    undecided = -(weights * np.log(weights) + (1 - weights) * np.log(1 - weights))
+    expected = -float(bound) + 0.1 * weights.sum() + 0.3 * undecided.mean()
+    assert float(method.objective(inputs, mask, 0)[0].detach()) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_counterfactual_changes_the_class():
+    """What CF-GNNExplainer deletes, deleted from the whole graph, changes the class."""
+    nodes = [n for n in range(40) if (GRAPH.edge_index[1] == n).any()]
+    explainer = fans.Explainer(MODEL, GRAPH, method="cf_gnn_explainer", n_steps=300, rate=0.5)
+    n_deleted = n_changed = 0
+    with torch.no_grad():
+        before = MODEL(GRAPH.x, GRAPH.edge_index).argmax(1)
+    for task, rows, at in explainer.task.split(nodes):
+        space: Any = task.space
+        heatmaps = explainer.heatmaps([nodes[i] for i in at])
+        for i, row in enumerate(rows):
+            columns = space.columns_of(row[None])[0].numpy()
+            gone = columns[(columns >= 0) & (heatmaps[i].reshape(-1)[: len(columns)] > 0.5)]
+            left = np.setdiff1d(np.arange(GRAPH.edge_index.shape[1]), gone)
+            with torch.no_grad():
+                after = MODEL(GRAPH.x, GRAPH.edge_index[:, left]).argmax(1)
+            n_deleted += len(gone) > 0
+            n_changed += int(len(gone) > 0 and after[nodes[at[i]]] != before[nodes[at[i]]])
+    assert n_deleted > len(nodes) / 4
+    assert n_changed > 0.7 * n_deleted  # a search that ended without one leaves its last mask
+
+
+@pytest.mark.parametrize("method", MASKS)
+def test_nodes_are_masked_alike_in_any_company(method):
+    explainer = fans.Explainer(MODEL, GRAPH, method=method, n_steps=20)
+    nodes = [n for n in range(40) if (GRAPH.edge_index[1] == n).any()][:8]
+    together = explainer.scores(nodes)
+    for i in (0, 3, 7):
+        alone = explainer.scores([nodes[i]])[0]
+        n = len(alone) - 1
+        assert together[i, :n] == pytest.approx(alone[:n], abs=1e-4)
+    assert np.isfinite(together).all()
+    assert (together >= 0).all()
+
+
+def test_gnn_explainer_is_pytorch_geometrics_on_the_whole_graph():
+    """With no price on edges or entropy the rest of the graph plays no part, but for the random start."""
+    explain = geometric.explain
+    ours = fans.Explainer(MODEL, GRAPH, method="gnn_explainer", n_steps=400, size=0.0, entropy=0.0, rate=0.1)
+    found = ours([NODE])
+    assert found.edges is not None
+    torch.manual_seed(0)
+    theirs = explain.Explainer(
+        MODEL,
+        algorithm=explain.GNNExplainer(epochs=400, lr=0.1, edge_size=0.0, edge_ent=0.0),
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
+    )(GRAPH.x, GRAPH.edge_index, index=NODE)
+    real = found.edges[0][:, 0] >= 0
+    edges = [tuple(e) for e in found.edges[0][real].tolist()]
+    mask = theirs.edge_mask.numpy()
+    both = [(mask[COLUMNS[e]] + mask[COLUMNS[e[::-1]]]) / 2 for e in edges]
+    assert np.corrcoef(both, found.heatmap[0][real])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("method", MASKS)
+def test_what_cannot_be_masked_is_refused(method):
+    def constant(x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+        return x[:, :2] + 0 * len(edge_index) + 0 * (edge_weight is None)
+
+    with pytest.raises(fans.ModelError, match=f"for method='{method}'"):
+        fans.Explainer(constant, GRAPH, method=method)
