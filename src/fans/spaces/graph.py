@@ -33,7 +33,9 @@ _SMALLEST = 16
 _MESSAGE = 64
 """Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
 
-_BATCH_BYTES = 64 * 2**20
+_BATCH_BYTES = 12 * 2**20
+"""What a layer's messages may take: several times as much is alive at once, and an allocator that gives large blocks
+back after every batch (glibc, above 32 MiB) costs as much time as the model."""
 
 
 class _GraphSpace(FeatureSpace):
