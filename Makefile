@@ -25,6 +25,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.metrics
 	$(BIN)/python -m benchmarks.graphs
+	$(BIN)/python -m benchmarks.graph_choices
 	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices; fi
 
 clean:

@@ -155,7 +155,7 @@ def test_pns_of_six_edges_is_that_of_enumeration():
 @pytest.mark.parametrize("solver", ["game", "gradient"])
 def test_nodes_are_explained_alike_in_any_company(solver):
     model, graph = Net(GCNConv).eval(), random_graph(n=60, n_edges=110)
-    explainer = fans.Explainer(model, graph, solver=solver, n_local=9, n_sweep=200)
+    explainer = fans.Explainer(model, graph, solver=solver, n_local=29, n_sweep=200)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
     together = explainer(nodes)
     assert together.ids == tuple(nodes)
@@ -189,7 +189,7 @@ class Stopping(nn.Module):
 def test_an_interrupt_keeps_the_nodes_that_were_finished(share):
     graph = random_graph(n=60, n_edges=110)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
-    settings: dict[str, Any] = {"n_local": 9, "n_sweep": 100, "solver": "game", "max_batch": 64}
+    settings: dict[str, Any] = {"n_local": 29, "n_sweep": 100, "solver": "game", "max_batch": 64}
     counting = Stopping(Net(GCNConv).eval())
     explainer = fans.Explainer(counting, graph, **settings)
     before = counting.seen
@@ -220,7 +220,7 @@ def test_the_noise_rule_on_edges():
             weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
             return torch.zeros(len(x)).index_add(0, edge_index[1], weight)[:, None].expand(-1, 2) + 0
 
-    settings: dict[str, Any] = {"n_local": 9, "n_sweep": 100, "solver": "game", "tolerance": "noise"}
+    settings: dict[str, Any] = {"n_local": 29, "n_sweep": 100, "solver": "game", "tolerance": "noise"}
     explainer = fans.Explainer(Sum(), graph, space=GraphEdges(hops=1), output="raw", **settings)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
     with warnings.catch_warnings():
@@ -285,7 +285,7 @@ class Pooled(nn.Module):
 def test_graphs_are_explained_as_wholes():
     graphs = [random_graph(n=8 + i, n_edges=10, seed=i) for i in range(12)]
     model = Pooled().eval()
-    explainer = fans.Explainer(model, graphs, n_local=9)
+    explainer = fans.Explainer(model, graphs, n_local=29)
     explanation = explainer(graphs[:3])
     assert explanation.modality == "graph"
     for i in range(3):
@@ -293,7 +293,7 @@ def test_graphs_are_explained_as_wholes():
             expected = torch.softmax(model(graphs[i].x, graphs[i].edge_index)[0], 0).max()
         assert explanation.prediction[i] == pytest.approx(float(expected), abs=1e-6)
         assert kept(explanation, i).sum() == graphs[i].edge_index.shape[1]
-    assert fans.Explainer(model, graphs, n_local=9)(graphs[1]).scores[0, :5] == pytest.approx(
+    assert fans.Explainer(model, graphs, n_local=29)(graphs[1]).scores[0, :5] == pytest.approx(
         explainer([graphs[1]]).scores[0, :5]
     )
 
@@ -301,14 +301,14 @@ def test_graphs_are_explained_as_wholes():
 def test_loops_parallel_and_directed_edges():
     edges = torch.tensor([[0, 1, 1, 1, 2, 3, 3], [1, 0, 1, 0, 0, 2, 2]])  # 1 -> 0 twice, a loop, 2 -> 0, 3 -> 2 twice
     graph = Data(x=torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), edge_index=edges)
-    explanation = fans.Explainer(Net().eval(), graph, n_local=9)([0])
+    explanation = fans.Explainer(Net().eval(), graph, n_local=29)([0])
     assert sorted(explanation.name(0, f) for f in np.flatnonzero(explanation.present[0]).tolist()) == [
         "0 - 1",
         "2 -> 0",
         "3 -> 2",
     ]
     assert kept(explanation).sum() == 6
-    untied = fans.Explainer(Net().eval(), graph, space=GraphEdges(tied=False), n_local=9)([0])
+    untied = fans.Explainer(Net().eval(), graph, space=GraphEdges(tied=False), n_local=29)([0])
     assert sorted(untied.name(0, f) for f in np.flatnonzero(untied.present[0]).tolist()) == [
         *("0 -> 1", "1 -> 0", "2 -> 0", "3 -> 2"),
     ]
@@ -318,7 +318,7 @@ def test_columns_of_nodes():
     """A missing column is 0 in every node in reach; columns that are 0 there anyway count for nothing."""
     graph, model = random_graph(), Net().eval()
     graph.x[:, 3] = 0
-    explainer = fans.Explainer(model, graph, space=GraphFeatures(), n_local=9)
+    explainer = fans.Explainer(model, graph, space=GraphFeatures(), n_local=29)
     explanation = explainer([1, 2])
     assert explanation.scores.shape == (2, 6)
     assert (explanation.scores[:, [3, 5]] == 0).all()
@@ -336,7 +336,7 @@ def test_columns_of_nodes():
 def test_metrics_of_nodes_are_those_on_the_whole_graph():
     """Fidelity by weights on the whole graph, recall and sparseness over the node's own edges, all by hand."""
     graph, model = random_graph(n=60, n_edges=110), Net().eval()
-    explainer = fans.Explainer(model, graph, n_local=9, n_steps=4, n_sweep=1, refine=0)
+    explainer = fans.Explainer(model, graph, n_local=29, n_steps=4, n_sweep=1, refine=0)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:8]
     explanation = explainer(nodes)
     columns = {tuple(e): i for i, e in enumerate(graph.edge_index.T.tolist())}
@@ -366,7 +366,7 @@ def test_metrics_of_nodes_are_those_on_the_whole_graph():
 
 def test_a_graph_is_drawn_told_and_kept(tmp_path):
     graph = random_graph(n=60, n_edges=110)
-    explanation = fans.Explainer(Net().eval(), graph, n_local=9, n_steps=4, n_sweep=1, refine=0)([3, 8])
+    explanation = fans.Explainer(Net().eval(), graph, n_local=29, n_steps=4, n_sweep=1, refine=0)([3, 8])
     assert explanation.plot(tmp_path / "graph.png") is not None
     assert (tmp_path / "graph.png").stat().st_size > 5_000
     page = explanation.to_html(tmp_path / "graph.html").read_text()
@@ -428,7 +428,7 @@ def test_a_model_that_ignores_weights_has_its_edges_removed():
             return super().forward(x, edge_index)
 
     with pytest.warns(fans.FansWarning, match="an edge of weight 0 is not like none to it; edges are removed instead"):
-        explainer = fans.Explainer(Deaf(SAGEConv).eval(), GRAPH, n_local=9)
+        explainer = fans.Explainer(Deaf(SAGEConv).eval(), GRAPH, n_local=29)
     assert np.ptp(explainer.scores([0])) > 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fans.FansWarning)
@@ -442,6 +442,6 @@ def test_too_few_hops_are_noticed():
 
 
 def test_a_subset_of_edges_the_prediction_does_not_see():
-    explainer = fans.Explainer(Net().eval(), GRAPH, n_local=9)
+    explainer = fans.Explainer(Net().eval(), GRAPH, n_local=29)
     with pytest.raises(fans.InputError, match="got 0 - 0, which is none"):
         explainer.score([1], [(0, 0)])

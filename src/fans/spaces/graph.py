@@ -90,7 +90,7 @@ class _FittedGraph(FittedSpace):
     """One graph's nodes, or graphs, and how the model takes them."""
 
     has_background: ClassVar[bool] = False
-    swap_rate: ClassVar[float] = 0.1
+    swap_rate: ClassVar[float] = 0.3
     unit: ClassVar[str]
     baselines: ClassVar[tuple[str, ...]]
 
