@@ -1,8 +1,7 @@
-"""Edges of graphs: how good the scores are beside rivals', and what they cost.
+"""Edges of graphs: what explaining them costs; `fans run table2` tells how good the scores are.
 
-Recall@12, Fidelity and sparseness on BA-Community (nodes 400, 405, ..., 695), and on test nodes of Citeseer and Pubmed;
-batched against one node at a time; against PyTorch Geometric's GNNExplainer at equal model evaluations; the memory of a
-hub. Run with `python -m benchmarks.graphs`; Pubmed needs FANS_DATA.
+Batched against one node at a time; against PyTorch Geometric's GNNExplainer on the whole graph at equal model
+evaluations; the memory of a hub. Run with `python -m benchmarks.graphs`; Pubmed needs FANS_DATA.
 """
 
 import os
@@ -14,34 +13,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 import fans
-from benchmarks._shared import Floats, parse_arguments, print_table, ratio, write_record
-from fans.data.graphs import Graph, geometric, load_graph
-from fans.evaluate import node_cases
-from fans.experiments.graphs import nodes_in_order, subject
-from fans.metrics import metric
+from benchmarks._shared import parse_arguments, print_table, ratio, write_record
+from fans.data.graphs import geometric, load_graph
+from fans.experiments.graphs import nodes_in_order
 from fans.models import load
 
 SEED = 0
-COLUMNS = {
-    "Recall@12": ("recall", {}),
-    "FID+": ("fidelity_plus", {}),
-    "FID-": ("fidelity_minus", {}),
-    "FID+ top 12": ("fidelity_plus", {"form": "top", "top": 12}),
-    "FID- top 12": ("fidelity_minus", {"form": "top", "top": 12}),
-    "SPA": ("sparseness", {}),
-}
-METHODS: dict[str, dict[str, Any]] = {
-    "FANS, gradient": {"solver": "gradient"},
-    "FANS, game": {"solver": "game"},
-    "Saliency": {"method": "saliency"},
-    "IG": {"method": "integrated_gradients"},
-    "Banzhaf (control), 500 rows": {"method": "banzhaf", "n_samples": 500},
-    "random (control)": {"method": "random"},
-}
 EPOCHS = 386
 """Model evaluations of GNNExplainer, as many as FANS takes rows a node."""
 
@@ -56,45 +36,6 @@ def gnn_explainer(model: nn.Module, epochs: int) -> Any:
         edge_mask_type="object",
         model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
     )
-
-
-def their_scores(model: nn.Module, graph: Graph, nodes: list[int], made: fans.Explainer, epochs: int) -> Floats:
-    """Return GNNExplainer's masks as scores of our features: the mean of an edge's two directions."""
-    asked = gnn_explainer(model, epochs)
-    x, edge_index = graph.tensors()
-    parts = made.task.split(nodes)
-    out = np.zeros((len(nodes), max(task.space.n_features for task, *_ in parts)))
-    for task, rows, at in parts:
-        units, columns = task.space.units(rows), task.space.columns_of(rows)  # type: ignore[attr-defined]
-        for i, place in enumerate(at):
-            torch.manual_seed(SEED + nodes[place])
-            mask = asked(x, edge_index, index=nodes[place]).edge_mask
-            real = columns[i] >= 0
-            total = torch.zeros(task.space.n_features)
-            total.index_add_(0, units.of_element[i, 1:][real], mask[columns[i][real]])
-            out[place, : len(total)] = (total / units.size[i].clamp(min=1)).numpy()
-    return out
-
-
-def quality(name: str, n: int, epochs: int) -> dict[str, dict[str, list[float]]]:
-    """Return every metric of every method on each node."""
-    given = subject(name, name)
-    graph, model, nodes = given.graph, given.model, given.nodes[:n]
-    target, scores = given.predicted[nodes].tolist(), {}
-    for label, settings in METHODS.items():
-        scores[label] = fans.Explainer(model, graph, seed=SEED, **settings).scores(nodes, target)
-    scores[f"GNNExplainer, {epochs} epochs"] = their_scores(model, graph, nodes, given.plain, epochs)
-    out = {}
-    for label, values in scores.items():
-        found: dict[str, list[float]] = {
-            column: [] for column in COLUMNS if graph.truth is not None or column != "Recall@12"
-        }
-        for case in node_cases(given.plain, nodes, values, target, seed=SEED, truth=given.truth(nodes)):
-            for column, kept in found.items():
-                judge, how = COLUMNS[column]
-                kept.append(float(metric(judge, **how)(case)))
-        out[label] = found
-    return out
 
 
 def batching(name: str, n: int, repeats: int) -> dict[str, float]:
@@ -145,13 +86,7 @@ def main() -> None:
     quick = arguments.quick
     sizes = {"ba_community": 60, "citeseer": 50} | ({"pubmed": 40} if os.environ.get("FANS_DATA") else {})
     epochs, repeats = (4, 1) if quick else (EPOCHS, 3)
-    figures: dict[str, Any] = {"quality": {}}
-    for name, full in sizes.items():
-        n = 3 if quick else full
-        found = figures["quality"][name] = quality(name, n, epochs)
-        columns = list(next(iter(found.values())))
-        rows = [[label, *(f"{np.mean(values[c]):.3f}" for c in columns)] for label, values in found.items()]
-        print_table(f"{name}, {n} nodes", ["method", *columns], rows)
+    figures: dict[str, Any] = {}
     names = [name for name in sizes if name != "pubmed"]
     figures["batching"] = {name: batching(name, 3 if quick else sizes[name], repeats) for name in names}
     figures["gnn_explainer"] = {

@@ -37,6 +37,7 @@ LIKE_OURS: dict[str, Any] = PLAIN | {"draw": "blocks"}
 EQUAL_SECONDS = 1000
 """Rows forward that take about as long as the default's, most of which also go backward."""
 
+CONTROL = "Banzhaf, the same with 1,000 rows"
 DEFAULT = "FANS (default: gradient, 2x2 patches, 386 rows)"
 OURS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
@@ -50,7 +51,7 @@ OURS: dict[str, dict[str, Any]] = {
     "Banzhaf of the probability, 2x2 patches": PLAIN,
     "Banzhaf of the probability, superpixels": PLAIN | {"space": SLIC},
     "Banzhaf, 2x2 patches, drawn and regressed as FANS's game": LIKE_OURS,
-    "Banzhaf, the same with 1,000 rows": LIKE_OURS | {"n_samples": EQUAL_SECONDS},
+    CONTROL: LIKE_OURS | {"n_samples": EQUAL_SECONDS},
     "random": {"method": "random", "space": PIXELS},
     "random, 2x2 patches": {"method": "random"},
 }
@@ -111,11 +112,26 @@ def evaluate(name: str, model: nn.Module, background: Tensor, test: Any, *, quic
         seconds[label] = time.perf_counter() - started
     rows = {k: interval(v) | {"ahead": interval(values[DEFAULT] - v), "seconds": seconds[k]} for k, v in values.items()}
     show(name, len(case), rows)
+    wrong = failures(case, values)
+    print_table(
+        f"Images whose IROF is below 0 for the default, {name} (control: {CONTROL})",
+        ("image", "probability", "default", "control"),
+        [(str(v["image"]), *(f"{v[k]:.2f}" for k in ("probability", "default", "control"))) for v in wrong],
+    )
     return {
+        "below_0": wrong,
         "chosen": {k: {n: str(s) for n, s in v.items()} for k, v in chosen.items()},
         "n": len(case),
         "methods": rows,
     }
+
+
+def failures(case: Case, values: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Return the images on which the default's order is worse than none: how sure the model is, and the control's."""
+    sure = case.as_probabilities(case.before).amax(1).tolist()
+    found = np.flatnonzero(values[DEFAULT] < 0).tolist()
+    columns = {"probability": sure, "default": values[DEFAULT], "control": values[CONTROL]}
+    return [{"image": i} | {k: float(v[i]) for k, v in columns.items()} for i in found]
 
 
 def interval(values: Any) -> dict[str, Any]:

@@ -271,7 +271,9 @@ def test_images_of_one_pixel(ask, unit, shape):
 @pytest.mark.parametrize("baseline", ["uniform", "blur", "background"])
 def test_an_image_of_one_colour(ask, unit, baseline):
     grey = np.full_like(X, 0.5)
-    sane(ask(x=grey, space=Image(unit, n_segments=4), baseline=baseline))
+    out = ask(x=grey, space=Image(unit, n_segments=4), baseline=baseline)
+    sane(out)
+    assert len(out.pns) == len(X)
 
 
 @BOTH
@@ -623,4 +625,6 @@ def test_unknown_settings_list_the_known_ones():
 def test_nothing_is_warned_of_in_an_ordinary_explanation():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sane(fans.Explainer(network(), BACKGROUND, n_background=12, n_local=20, n_pairs=20, n_sweep=50)(X))
+        found = fans.Explainer(network(), BACKGROUND, n_background=12, n_local=20, n_pairs=20, n_sweep=50)(X)
+    sane(found)
+    assert len(found) == len(X)

@@ -170,6 +170,17 @@ def test_nodes_are_explained_alike_in_any_company(solver):
         assert together.heatmap[i][kept(together, i)] == pytest.approx(alone.heatmap[0][kept(alone)], abs=1e-5)
 
 
+class Triangle(nn.Module):
+    """A rule: class 1 if the node is in a triangle."""
+
+    def forward(self, x, edge_index, edge_weight=None):
+        weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+        n = len(x)
+        adjacency = torch.zeros(n, n).index_put((edge_index[0], edge_index[1]), weight, accumulate=True)
+        triangles = (adjacency @ adjacency @ adjacency).diagonal() / 2
+        return torch.stack([torch.zeros(n), 8 * triangles - 4], 1)
+
+
 class Stopping(nn.Module):
     """A network that is interrupted when it has seen so many nodes."""
 
@@ -239,15 +250,7 @@ def test_a_motif_that_decides_is_found():
     extra = undirected([(0, 1), (1, 2), (0, 2)])
     graph.edge_index = torch.unique(torch.cat([graph.edge_index, extra], 1), dim=1)
 
-    class Rule(nn.Module):
-        def forward(self, x, edge_index, edge_weight=None):
-            weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
-            n = len(x)
-            adjacency = torch.zeros(n, n).index_put((edge_index[0], edge_index[1]), weight, accumulate=True)
-            triangles = (adjacency @ adjacency @ adjacency).diagonal() / 2
-            return torch.stack([torch.zeros(n), 8 * triangles - 4], 1)
-
-    explanation = fans.Explainer(Rule(), graph, space=GraphEdges(hops=3), n_local=19, max_batch=16)([0])
+    explanation = fans.Explainer(Triangle(), graph, space=GraphEdges(hops=3), n_local=19, max_batch=16)([0])
     assert set(explanation.chosen_names()) >= {"0 - 1", "0 - 2", "1 - 2"}
     top = [explanation.name(0, f) for f in explanation.ranked(0)[:3]]
     assert set(top) == {"0 - 1", "0 - 2", "1 - 2"}

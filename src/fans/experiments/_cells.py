@@ -1,6 +1,8 @@
 """What cells of images and of graphs have in common: their model, their method, and its price."""
 
 import importlib
+import json
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -9,7 +11,7 @@ from torch import nn
 import fans.explainers  # noqa: F401 - registers the methods
 from fans.core import InputError
 from fans.experiments._shared import Plain
-from fans.explain import Neighbourhood
+from fans.explain import Explainer, Neighbourhood
 from fans.explainers._shared import Method
 from fans.models import find_checkpoint, load, read_card
 from fans.pns import Settings
@@ -25,6 +27,18 @@ def checkpoint(model: str) -> nn.Module:
     """Return a trained model by the name of its checkpoint, with its folder where that is not ours (`folder/name`)."""
     folder, _, name = model.rpartition("/")
     return load(name, folder or None)[0]
+
+
+def kept(explainers: dict[str, Explainer], spec: Plain, make: Callable[..., Explainer]) -> Explainer:
+    """Return the explainer that a cell asks for, the same one for all cells of a row: it may have to be trained.
+
+    `make` takes the method, the seed and the settings by name.
+    """
+    call = spec["call"]
+    key = json.dumps([call, spec["seed"]], sort_keys=True)
+    if key not in explainers:
+        explainers[key] = make(method=call["method"], seed=spec["seed"], **call["settings"])
+    return explainers[key]
 
 
 def identify(spec: Plain) -> dict[str, Any]:

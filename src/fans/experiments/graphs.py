@@ -1,10 +1,9 @@
 """What a cell of a graph experiment computes: explain a shard of nodes, then judge the scores of their edges."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 from fans.core import Array
 from fans.data.graphs import Graph, load_graph
 from fans.evaluate import node_cases
-from fans.experiments._cells import checkpoint, identify, import_others, price_of_call, training
+from fans.experiments._cells import checkpoint, identify, import_others, kept, price_of_call, training
 from fans.experiments._shared import Plain
 from fans.explain import Explainer
 from fans.metrics import metric
@@ -53,6 +52,7 @@ class Subject:
         with torch.no_grad():
             self.predicted: Tensor = self.model(*self.graph.tensors()).argmax(1)
         self.explainers: dict[str, Explainer] = {}
+        self._n_features: dict[tuple[int, int], list[int]] = {}
 
     @cached_property
     def plain(self) -> Explainer:
@@ -67,12 +67,14 @@ class Subject:
         house = graph.motif[graph.edge_index]  # (2, edges)
         return np.stack([graph.truth & (house == graph.motif[node]).all(0) for node in nodes])
 
-    def n_features(self, nodes: Sequence[int]) -> Array:
-        """Return how many edges each node has in reach, `(B,)`."""
-        out = np.zeros(len(nodes), dtype=int)
-        for task, rows, at in self.plain.task.split(nodes):
-            out[at] = task.space.units(rows).present.sum(1).numpy()
-        return out
+    def n_features(self, start: int, stop: int) -> list[int]:
+        """Return how many edges each node of a shard has in reach; looked up once for all rows."""
+        if (start, stop) not in self._n_features:
+            found = np.zeros(stop - start, dtype=int)
+            for task, rows, at in self.plain.task.split(self.nodes[start:stop]):
+                found[at] = task.space.units(rows).present.sum(1).numpy()
+            self._n_features[start, stop] = found.tolist()
+        return self._n_features[start, stop]
 
 
 @lru_cache(maxsize=1)
@@ -82,19 +84,9 @@ def subject(dataset: str, model: str) -> Subject:
 
 
 def explainer(spec: Plain) -> Explainer:
-    """Return the explainer that a cell asks for, the same one for all cells of a row: it may have to be trained."""
-    given, call = subject(spec["dataset"], spec["model"]), spec["call"]
-    key = json.dumps([call, spec["seed"]], sort_keys=True)
-    if key not in given.explainers:
-        given.explainers[key] = Explainer(
-            given.model,
-            given.graph,
-            space=GraphEdges(**(call["space"] or {})),
-            method=call["method"],
-            seed=spec["seed"],
-            **call["settings"],
-        )
-    return given.explainers[key]
+    """Return the explainer that a cell asks for."""
+    given, space = subject(spec["dataset"], spec["model"]), GraphEdges(**(spec["call"]["space"] or {}))
+    return kept(given.explainers, spec, partial(Explainer, given.model, given.graph, space=space))
 
 
 def do(cell: Cell) -> Result:
@@ -137,7 +129,7 @@ def price(spec: Plain, *, first: bool = True) -> int:  # noqa: ARG001 - nothing 
     start, stop = spec["shard"]
     given = subject(spec["dataset"], spec["model"])
     total = 0
-    for i, n_features in enumerate(given.n_features(given.nodes[start:stop]).tolist()):
+    for i, n_features in enumerate(given.n_features(start, stop)):
         total += price_of_call(spec["call"], n_features) + 1
         for column in spec["columns"]:
             if column["limit"] is None or start + i < column["limit"]:

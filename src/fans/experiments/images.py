@@ -1,11 +1,10 @@
 """What a cell of an image experiment computes: explain a shard of test images, then judge the heatmaps."""
 
-import json
 import time
 import warnings
 from collections.abc import Hashable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from fans.experiments._cells import (
     checkpoint,
     identify,
     import_others,
+    kept,
     price_of_call,
     training,
 )
@@ -68,15 +68,10 @@ def subject(dataset: str, model: str, n_background: int) -> Subject:
 
 
 def explainer(spec: Plain) -> Explainer:
-    """Return the explainer that a cell asks for, the same one for all cells of a row: it may have to be trained."""
-    given, call = subject(spec["dataset"], spec["model"], spec["n_background"]), spec["call"]
-    key = json.dumps([call, spec["seed"]], sort_keys=True)
-    if key not in given.explainers:
-        space = None if call["space"] is None else Image(**call["space"])
-        given.explainers[key] = Explainer(
-            given.model, given.background, space=space, method=call["method"], seed=spec["seed"], **call["settings"]
-        )
-    return given.explainers[key]
+    """Return the explainer that a cell asks for."""
+    given, units = subject(spec["dataset"], spec["model"], spec["n_background"]), spec["call"]["space"]
+    space = None if units is None else Image(**units)
+    return kept(given.explainers, spec, partial(Explainer, given.model, given.background, space=space))
 
 
 def do(cell: Cell) -> Result:

@@ -73,6 +73,27 @@ class EdgeMask(Method):
         """Return the score `(n, F)` of each edge; gradients are enabled."""
 
 
+@dataclass(frozen=True)
+class Minimised(EdgeMask):
+    """A mask that Adam takes from a random start to where an objective is least; it is the score itself."""
+
+    def masks(self, inputs: Inputs) -> Tensor:
+        """Learn."""
+        mask = self.start(inputs).to(inputs.x.dtype).requires_grad_()
+        optimiser = Adam([mask], self.rate)
+        for step in range(self.n_steps):
+            optimiser.step([gradient(self.objective(inputs, mask.sigmoid(), step), mask)])
+        return mask.sigmoid()
+
+    @abstractmethod
+    def start(self, inputs: Inputs) -> Tensor:
+        """Return the mask `(n, F)` to begin with, before its sigmoid."""
+
+    @abstractmethod
+    def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:
+        """Return what is minimised, `(n,)`."""
+
+
 def answers(inputs: Inputs, *keeps: Tensor) -> list[Tensor]:
     """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`, in one pass for all."""
     n, owner = len(inputs), torch.arange(len(inputs))
@@ -166,7 +187,7 @@ class CFGNNExplainer(EdgeMask):
 
 
 @dataclass(frozen=True)
-class CF2(EdgeMask):
+class CF2(Minimised):
     """CF2: score an edge by its weight in the smallest subgraph that is both factual and counterfactual.
 
     With the mask M in [0, 1], minimise by Adam
@@ -204,18 +225,13 @@ class CF2(EdgeMask):
         for name in ("strength", "alpha", "gamma"):
             check_number(name, getattr(self, name), 0)
 
-    def masks(self, inputs: Inputs) -> Tensor:
-        """Learn."""
+    def start(self, inputs: Inputs) -> Tensor:
+        """Draw normals around 1, with a variance of two edges' share."""
         present = inputs.present()
-        place = torch.arange(present.shape[1])
         sd = (2 / present.sum(1, keepdim=True).clamp(min=1)).sqrt()
-        mask = (1 + sd * draws.normal(inputs.keys("cf2")[:, None], place)).to(inputs.x.dtype).requires_grad_()
-        optimiser = Adam([mask], self.rate)
-        for _ in range(self.n_steps):
-            optimiser.step([gradient(self.objective(inputs, mask.sigmoid()), mask)])
-        return mask.sigmoid()
+        return 1 + sd * draws.normal(inputs.keys("cf2")[:, None], torch.arange(present.shape[1]))
 
-    def objective(self, inputs: Inputs, mask: Tensor) -> Tensor:
+    def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:  # noqa: ARG002
         """Return what is minimised, `(n,)`."""
         kept, left = answers(inputs, mask, 1 - mask)
         factual = (self.gamma + of_rival(inputs, kept) - of_target(inputs, kept)).relu()
@@ -225,7 +241,7 @@ class CF2(EdgeMask):
 
 
 @dataclass(frozen=True)
-class NSEG(EdgeMask):
+class NSEG(Minimised):
     """NSEG: score an edge by its weight in the mask with the largest lower bound of PNS.
 
     With the mask M in [0, 1] and two draws of noise e, uniform within `noise`, minimise by Adam
@@ -264,16 +280,11 @@ class NSEG(EdgeMask):
         for name in ("alpha", "beta", "noise"):
             check_number(name, getattr(self, name), 0)
 
-    def masks(self, inputs: Inputs) -> Tensor:
-        """Learn."""
+    def start(self, inputs: Inputs) -> Tensor:
+        """Draw evenly around 0, less widely the more edges there are."""
         present = inputs.present()
-        place, key = torch.arange(present.shape[1]), inputs.keys("nseg/mask")[:, None]
         width = 1 / present.sum(1, keepdim=True).clamp(min=1).sqrt()
-        mask = (width * (2 * draws.uniform(key, place) - 1)).to(inputs.x.dtype).requires_grad_()
-        optimiser = Adam([mask], self.rate)
-        for step in range(self.n_steps):
-            optimiser.step([gradient(self.objective(inputs, mask.sigmoid(), step), mask)])
-        return mask.sigmoid()
+        return width * (2 * draws.uniform(inputs.keys("nseg/mask")[:, None], torch.arange(present.shape[1])) - 1)
 
     def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:
         """Return what is minimised, `(n,)`."""

@@ -73,7 +73,7 @@ class GNNExplainer(Method):
         inputs, space = Inputs.of(task, block), task.space
         assert isinstance(space, FittedEdges)
         made, scores = self._made(task), torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
-        seeds = inputs.keys("gnn_explainer").tolist()
+        seeds, n_edges = inputs.keys("gnn_explainer").tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
         n_bad = 0
         for i in range(len(inputs)):
             x, edges, more, node = space.alone(inputs.x[i])
@@ -81,10 +81,9 @@ class GNNExplainer(Method):
             with torch.enable_grad(), torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seeds[i])
                 found = made(x, edges, target=classes, **({"index": node} if node >= 0 else {}), **more)
-            of_element = inputs.units.of_element[i, 1:]
-            mask = found.edge_mask.double()[: int((space.columns_of(inputs.x[i : i + 1])[0] >= 0).sum())]
+            mask = found.edge_mask.double()[: n_edges[i]]
             n_bad += int(not torch.isfinite(mask).all())
-            scores[i].index_add_(0, of_element[: len(mask)], mask.nan_to_num(0.0))
+            scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
         if n_bad:
             warn(f"GNNExplainer's mask was not a number for {n_bad} of {len(inputs)} inputs; those edges score 0")
         task.predict.n_rows += len(inputs) * self.cost(space.n_features)

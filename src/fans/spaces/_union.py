@@ -56,6 +56,18 @@ def copies(piece: Cutting, kept: Tensor, n_nodes: int, n_rows: int, weighs: bool
     )
 
 
+def join_unions(parts: list[Union]) -> Union:
+    """Return all copies of several cuttings as one."""
+    attributes = [part.attributes for part in parts if part.attributes is not None]
+    return Union(
+        edge_index=torch.cat([part.edge_index for part in parts], 1),
+        weight=torch.cat([part.weight.flatten() for part in parts]),
+        attributes=torch.cat(attributes) if attributes else None,
+        target=torch.cat([part.target for part in parts]),
+        row_of_node=torch.cat([part.row_of_node for part in parts]),
+    )
+
+
 def side_by_side(nodes: list[tuple[Tensor, int]], opened: list[bool]) -> Tensor:
     """Return what is known of all nodes of a union, `(nodes, d)`: each part's copies, or one and how many there are."""
     if all(x.ndim == 2 for x, _ in nodes) and nodes[0][0].shape[1] > WIDE and not opened:

@@ -12,7 +12,6 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from fans.core import InputError, Modality, ModelError, check_whole, choose, warn
 from fans.spaces._cutting import Cutting, Graph, cut, whole
 from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
-from fans.spaces._union import WIDE, Union, copies, run, side_by_side
+from fans.spaces._union import WIDE, Union, copies, join_unions, run, side_by_side
 
 Level = Literal["node", "graph"]
 
@@ -34,8 +33,8 @@ _MESSAGE = 64
 """Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
 
 _BATCH_BYTES = 12 * 2**20
-"""What a layer's messages may take: several times as much is alive at once, and an allocator that gives large blocks
-back after every batch (glibc, above 32 MiB) costs as much time as the model."""
+"""What a layer's messages may take: several times as much is alive at once, and glibc gives blocks above 32 MiB back
+after every batch, which takes its time."""
 
 
 class _GraphSpace(FeatureSpace):
@@ -164,10 +163,13 @@ class _FittedGraph(FittedSpace):
         )
 
     def _outputs_on_whole(self, model: Any, graph: Graph) -> Tensor:
-        extra = {self._weight_name: graph.weight} if self._weighs else {}
-        if not self._weighs and graph.attributes is not None and self._weight_name:
-            extra = {self._weight_name: graph.attributes}
-        return _plain(run(model, graph.x, graph.edge_index, extra))
+        return _plain(run(model, graph.x, graph.edge_index, self._also(graph.weight, graph.attributes)))
+
+    def _also(self, weight: Tensor, attributes: Tensor | None, row_of_node: Tensor | None = None) -> dict[str, Tensor]:
+        """Return what the model takes besides nodes and edges, by name."""
+        known = weight if self._weighs else attributes
+        out = {} if known is None or not self._weight_name else {self._weight_name: known}
+        return out | ({"batch": row_of_node} if self.level == "graph" and row_of_node is not None else {})
 
     def _answers(self, model: Any, names: list[int], kept: float = 2.0) -> Tensor:
         """Return the model's outputs on inputs with some of their edges dropped, none by default."""
@@ -189,16 +191,10 @@ class _FittedGraph(FittedSpace):
             parts.append(copies(piece, self._kept(piece, some), n_nodes, n_rows, self._weighs))
             nodes.append((self._x(piece, some), count))
             n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
-        union = {field.name: [getattr(part, field.name) for part in parts] for field in fields(Union)}
-        extra: dict[str, Tensor] = {}
-        if self._weighs:
-            extra[self._weight_name] = torch.cat(union["weight"])
-        elif self._weight_name and parts[0].attributes is not None:
-            extra[self._weight_name] = torch.cat(union["attributes"])
-        if self.level == "graph":
-            extra["batch"] = torch.cat(union["row_of_node"])
-        out = run(model, side_by_side(nodes, self._opened), torch.cat(union["edge_index"], 1), extra)
-        return out if self.level == "graph" else out[torch.cat(union["target"])]
+        union = join_unions(parts)
+        also = self._also(union.weight, union.attributes, union.row_of_node)
+        out = run(model, side_by_side(nodes, self._opened), union.edge_index, also)
+        return out if self.level == "graph" else out[union.target]
 
     @abstractmethod
     def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
@@ -423,12 +419,8 @@ class FittedEdges(_FittedGraph):
         """
         piece = self._cuttings[int(row[0])]
         union = copies(piece, torch.ones(1, piece.n_edges), 0, 0, self._weighs)
-        extra = {self._weight_name: union.weight} if self._weighs else {}
-        if not self._weighs and union.attributes is not None and self._weight_name:
-            extra[self._weight_name] = union.attributes
-        if self.level == "graph":
-            extra["batch"] = union.row_of_node
-        return piece.graph.x[piece.nodes], union.edge_index, extra, piece.target
+        also = self._also(union.weight, union.attributes, union.row_of_node)
+        return piece.graph.x[piece.nodes], union.edge_index, also, piece.target
 
     def columns_of(self, rows: Tensor) -> Tensor:
         """Return which column of its graph's `edge_index` each element `(B, E - 1)` is, -1 for none."""
