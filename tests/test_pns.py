@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 import fans
-from fans.pns import perturb, quantile, wilson
+from fans.pns import moved, numbers, perturb, quantile, wilson
 from tests import oracles
 
 MEASURES = ("pns", "pn", "ps", "p_ab", "p_nab", "ess_nc", "ess_sf")
@@ -379,9 +379,9 @@ def test_perturbing_replaces_what_is_hit_and_tells_what_moved(dtype):
         hit = torch.tensor(rng.random((500, 3)) < 0.5)
         expected = np.where(hit.numpy(), baseline.numpy(), rows.numpy())
         differs = (expected != rows.numpy()).any(axis=1)
-        perturbed, moved = perturb(rows, hit, baseline)
+        perturbed = perturb(rows.clone(), numbers(hit, dtype), baseline)
         assert np.array_equal(perturbed.numpy(), expected)
-        assert np.array_equal(moved.numpy(), differs)
+        assert np.array_equal(moved(perturbed, rows).numpy(), differs)
 
 
 def test_wilson_intervals_solve_their_equation_and_students_factor_widens_them():

@@ -24,21 +24,27 @@ Change = Literal["target", "l2", "label"]
 Estimator = Literal["exact", "weighted", "resample"]
 
 
-def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> tuple[Tensor, Tensor]:
+def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> Tensor:
     """Replace the hit elements by the baseline (Eq. 3): `g(x, s, x') = (1 - m_s) x_s + m_s x'_s`, x outside s.
 
     Args:
-        rows: `(n, E)` samples, which are overwritten.
-        hit: `(n, E)` m restricted to s: bool, or 1 and 0 in the rows' own type.
+        rows: `(n, E)` samples, which are overwritten and returned.
+        hit: `(n, E)` m restricted to s, 1 and 0 in the rows' own type.
         baseline: `(E,)` or `(n, E)`.
-
-    Returns:
-        The perturbed rows `(n, E)`, and which of them `(n,)` differ from the samples at all.
     """
     # Of weights 0 and 1 a linear interpolation is exact, and several times faster than torch.where.
-    perturbed = torch.lerp(rows, baseline, hit.to(rows.dtype))
+    return rows.lerp_(baseline, hit)
+
+
+def moved(perturbed: Tensor, rows: Tensor) -> Tensor:
+    """Tell which perturbed rows `(n, E)` differ from their samples, `(n,)`; the samples are overwritten."""
     difference = rows.sub_(perturbed)
-    return perturbed, (difference.amax(1) > 0) | (difference.amin(1) < 0)
+    return (difference.amax(1) > 0) | (difference.amin(1) < 0)
+
+
+def numbers(flags: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return booleans as 1 and 0; torch converts octets several times as fast."""
+    return flags.view(torch.uint8).to(dtype)
 
 
 def gaussian(squared: Tensor, width: Tensor) -> Tensor:

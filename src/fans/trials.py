@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.core import InputError
-from fans.pns import Change, Search, Settings, measure_change, perturb
+from fans.pns import Change, Search, Settings, measure_change, moved, numbers, perturb
 from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
 from fans.task import Task
 
@@ -76,7 +76,7 @@ class Reference:
             hit = draw_features(task, keys[0].flatten(), place.flatten(), rate)
             hit &= units.present if units.shared else units.present[owner]
             donors = task.background[draws.integers(keys[1], place, len(task.background))].flatten(0, 1)
-            copies, _ = perturb(x[owner], units.spread(hit, owner), donors)
+            copies = perturb(x[owner], units.spread(numbers(hit, x.dtype), owner), donors)
         n_own = 1 + n_local
         own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(0, 1)  # (B * n_own, E)
         outputs = task.predict(own)
@@ -87,6 +87,18 @@ class Reference:
         rows = torch.cat([task.background[kept], own])
         answers = torch.cat([task.outputs[kept], outputs])
         return cls(rows, answers, index, source, units, own_baselines(task, rows)), outputs[::n_own]
+
+    def solid(self, task: Task) -> Tensor:
+        """Tell which features of each input, `(B, F)` or `(1, F)`, are at their baseline in no sample at all."""
+        units = self.units
+        if isinstance(task.baseline, Fixed):
+            differs = (self.pool != task.baseline.row).all(0)
+        elif self.missing is not None:
+            differs = (self.pool != self.missing).all(0)
+        else:
+            differs = torch.zeros(self.pool.shape[1], dtype=torch.bool)
+        elements = differs.double().expand(len(units.of_element), 1, -1)
+        return units.collect(elements)[:, 0] > 0
 
     def samples(self) -> Tensor:
         """Return `(B, S, E)`, or `(1, S, E)` where all inputs share them."""
@@ -174,17 +186,22 @@ def run(
     n_jobs, n_samples = jobs.index.shape
     change = torch.zeros(n_jobs * n_samples * k, dtype=torch.float64)
     n_rows = torch.zeros(n_jobs, dtype=torch.int64)
-    step = task.predict.max_batch
+    step, solid = task.predict.max_batch, pool.solid(task)
     for start in range(0, len(change), step):
         flat = torch.arange(start, min(start + step, len(change)))
         job, place = flat // (n_samples * k), flat % (n_samples * k)
-        origin = jobs.index.take(flat // k)
-        rows = pool.pool.index_select(0, origin)
+        origin, owner = jobs.index.take(flat // k), jobs.owner[job]
+        hit = hits(job, place)
         baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
-        hit = hits(job, place).to(rows.dtype)  # gathered twice as fast as booleans
-        perturbed, moved = perturb(rows, pool.units.spread(hit, jobs.owner[job]), baseline)
-        if not moved.all():
-            kept = moved.nonzero()[:, 0]
+        weights = pool.units.spread(numbers(hit, pool.pool.dtype), owner)
+        perturbed = perturb(pool.pool.index_select(0, origin), weights, baseline)
+        surely = solid if len(solid) == 1 else solid.index_select(0, owner)
+        changes = (hit & surely).view(torch.uint8).amax(1) > 0
+        unsure = (~changes).nonzero()[:, 0]
+        if len(unsure):
+            changes[unsure] = moved(perturbed[unsure], pool.pool[origin[unsure]])
+        if not changes.all():
+            kept = changes.nonzero()[:, 0]
             perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
         if len(flat):
             after, before = task.predict(perturbed, fresh=True), pool.outputs.index_select(0, origin)
@@ -400,13 +417,13 @@ def subset_distance(distances: Tensor, subset: Tensor, sizes: Tensor, kind: Dist
 
     `sizes` `(J or 1, F)` says how many elements each feature counts for.
     """
-    total = subset_sum(distances, subset)
+    total = subset_sum(distances, numbers(subset, distances.dtype))
     return total / subset_size(subset, sizes)[:, None].to(total.dtype) if kind == "rms" else total
 
 
 def subset_size(subset: Tensor, sizes: Tensor) -> Tensor:
     """Return how many elements each subset has in a distance, `(J,)`, at least 1."""
-    total = subset.double() @ sizes[0].double() if len(sizes) == 1 else (subset * sizes.double()).sum(1)
+    total = numbers(subset, torch.float64) @ sizes[0].double() if len(sizes) == 1 else (subset * sizes.double()).sum(1)
     return total.clamp(min=1)
 
 
