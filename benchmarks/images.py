@@ -1,6 +1,6 @@
 """What explaining images costs: batched against one at a time, against the bare model, against captum; memory.
 
-Ratios come from one run, the two sides turn by turn. Run with `python -m benchmarks.images` (about eight minutes).
+Ratios come from one run, the two sides turn by turn. Run with `python -m benchmarks.images` (about fifteen minutes).
 """
 
 import resource
@@ -187,7 +187,7 @@ def main() -> None:
         ("against", "ratio", "range"),
         [(k, f"{v['ratio']:.2f}", f"{v['lowest']:.2f}-{v['highest']:.2f}") for k, v in figures["batching"].items()],
     )
-    figures["overhead"] = overhead(model, background, images[:32], repeats)
+    figures["overhead"] = overhead(model, background, images[:32], 1 if arguments.quick else 5)
     print_table(
         "Explanation over the bare model on as many rows",
         ("solver, units", "rows an image", "with gradient", "ratio", "range"),

@@ -45,6 +45,9 @@ from fans.trials import (
 )
 from fans.uncertainty import variances
 
+BATCHES = 32
+"""Of the model, in a stage of a block of inputs: of every stage the last batch is not full."""
+
 HANDFUL = 5.0
 """Fewer effective samples than this earn a warning."""
 
@@ -277,11 +280,11 @@ N_COPIES = 49
 
 
 def blocks(n_inputs: int, rows_per_input: int, max_batch: int, least: int = 1) -> Iterator[slice]:
-    """Cut inputs into blocks of about eight batches of model rows, so that memory does not grow with their number.
+    """Cut inputs into blocks of some batches of model rows, so that memory does not grow with their number.
 
     `least` is how many inputs a block has at least.
     """
-    size = max(least, 8 * max_batch // max(rows_per_input, 1))
+    size = max(least, BATCHES * max_batch // max(rows_per_input, 1))
     return (slice(i, min(i + size, n_inputs)) for i in range(0, n_inputs, size))
 
 

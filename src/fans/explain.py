@@ -28,6 +28,7 @@ from fans.core import (
     join_pns,
 )
 from fans.estimate import (
+    BATCHES,
     RADII,
     TOLERANCES,
     Part,
@@ -287,7 +288,7 @@ class Explainer:
         held += 10 * at_once * n_features
         most = max(1, MOST_HELD // held)
         filling = max(1, min(task.predict.max_batch // at_once, most))
-        rows_per_input = max(rows_per_input, 8 * task.predict.max_batch // most)
+        rows_per_input = max(rows_per_input, BATCHES * task.predict.max_batch // most)
         return blocks(n_inputs, rows_per_input, task.predict.max_batch, filling)
 
     def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:

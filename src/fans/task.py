@@ -76,8 +76,8 @@ class Predictor:
         other._call = other._resolve(other.model, other._task)
         return other
 
-    def _call_module(self, rows: Tensor) -> Tensor:
-        out: Tensor = self.space.ask(self._module, rows)
+    def _call_module(self, rows: Tensor, **how: Any) -> Tensor:
+        out: Tensor = self.space.ask(self._module, rows, **how)
         return out
 
     @contextmanager
@@ -191,9 +191,12 @@ class Predictor:
                 f"{self.space.no_gradient}; use {instead}"
             )
 
-    def differentiable(self, rows: Tensor, *, raw: bool = False) -> Tensor:
-        """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass; `raw`: as they come."""
-        out = self._call_module(rows.clone())  # a model may overwrite what it is given
+    def differentiable(self, rows: Tensor, *, raw: bool = False, **how: Any) -> Tensor:
+        """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass.
+
+        `raw`: as they come. What else is given goes to the space's `ask`.
+        """
+        out = self._call_module(rows.clone(), **how)  # a model may overwrite what it is given
         out = (out[:, None] if out.ndim == 1 else out).to("cpu", torch.float64)
         if not torch.isfinite(out).all():
             raise ModelError("Expected finite outputs from the model, got NaN or infinity on perturbed inputs")
@@ -296,11 +299,11 @@ class Task:
         """Return the inputs as rows, for each row layout the task that takes it and the places of its inputs."""
         out = []
         for space, rows, at in self.space.split(x):
-            task = self if space is self.space else self._of_layout(space, rows)
+            task = self if space is self.space else self.on(space, rows)
             out.append((task, rows.to(task.background.dtype), at))
         return out
 
-    def _of_layout(self, space: FittedSpace, rows: Tensor) -> "Task":
+    def on(self, space: FittedSpace, rows: Tensor) -> "Task":
         """Return the task for rows of another layout; they have no background in common but nothing at all."""
         predict = self.predict.reading(space, self.max_batch or space.default_batch)
         return replace(

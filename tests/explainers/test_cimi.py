@@ -71,6 +71,13 @@ def method_of(asked: fans.Explainer) -> CIMI:
     return asked.method
 
 
+def untrained(asked: Any) -> Interpreter:
+    """The interpreter that training begins with."""
+    network = method_of(asked).build(method_of(asked).sizes(asked.task))
+    network.begin(asked.task, 0, 8)
+    return network
+
+
 def parameters(asked: fans.Explainer) -> list[Tensor]:
     return [p.clone() for p in method_of(asked).train(asked.task, asked.seed).parameters()]
 
@@ -110,7 +117,7 @@ def test_the_loss_of_a_batch_by_hand(weights):
     names = ("sufficiency", "intervention", "prior")
     asked = explainer(model, **dict(zip(names, weights, strict=True)), mix=0.4)
     method, task = method_of(asked), asked.task
-    network = Interpreter.of(task, 8, 0, 8)
+    network = untrained(asked)
     index, place = torch.tensor([3, 17, 0]), torch.tensor([20, 21, 22])
     with task.predict.session(), torch.enable_grad():
         found = method._loss(task, network, index, place, 0)
@@ -140,8 +147,8 @@ def test_it_reads_pixels_beside_the_last_convolution_that_runs():
     """The first layer is one of the two, concatenated and scaled by their own statistics."""
     model = Two().eval()
     asked = explainer(model)
-    network = Interpreter.of(asked.task, 8, 0, 8)
-    assert network.sizes == (2, 4, 8)
+    assert method_of(asked).sizes(asked.task) == (2, 4)
+    network = untrained(asked)
     features = torch.cat([features_of(model, image) for image in BACKGROUND])
     with torch.no_grad():
         scaled = (BACKGROUND - BACKGROUND.mean((0, 2, 3), keepdim=True)) / BACKGROUND.std(
@@ -174,7 +181,7 @@ def test_without_a_convolution_it_reads_pixels_alone():
     asked = explainer(model)
     scores = asked.scores(IMAGES)
     network = method_of(asked).train(asked.task, 0)
-    assert network.sizes == (2, 0, 8)
+    assert network.features is None
     with torch.no_grad():
         assert scores == pytest.approx(network(IMAGES, None).flatten(1).numpy(), abs=1e-6)
     assert method_of(asked).training["rows"] == 3 * 2 * 20  # what is kept, and the rest
@@ -238,7 +245,7 @@ def test_it_finds_what_the_model_looks_at():
     alone = explainer(Finder(), background, **settings, prior=0.0)
     assert np.mean(chances(alone.scores(images))) > 0.85
     with torch.no_grad():
-        blank = Interpreter.of(asked.task, 8, 0, 8)(images, Finder().conv(images))
+        blank = untrained(asked)(images, Finder().conv(images))
     assert np.mean(chances(blank.numpy())) < 0.6
 
 
@@ -351,7 +358,7 @@ def test_a_saved_interpreter_gives_the_same_scores(tmp_path):
 def test_what_is_no_interpreter_is_refused(tmp_path):
     asked = explainer()
     method = method_of(asked)
-    with pytest.raises(fans.FansError, match="Expected a trained interpreter to save, got none yet"):
+    with pytest.raises(fans.FansError, match="Expected an interpreter to save, trained, got none yet"):
         method.save(tmp_path / "none")
     with pytest.raises(fans.FansError, match=r"Expected an interpreter saved with `save`, got no file at .*none"):
         method.load(tmp_path / "none")
@@ -364,7 +371,7 @@ def test_what_is_no_interpreter_is_refused(tmp_path):
     method.save(tmp_path / "good")
     grey = explainer(Two(1), random(20, 1, 6, 6))
     method_of(grey).load(tmp_path / "good")
-    with pytest.raises(fans.FansError, match=r"a last convolution of \(2, 4\) channels .* got \(1, 4\); train one"):
+    with pytest.raises(fans.FansError, match=r"a last convolution of \(2, 4\) for .* got \(1, 4\); train one"):
         grey.scores(random(1, 1, 6, 6))
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import fans
+from fans.explainers import gnn_explainer
 from fans.explainers._rivals import Inputs
 from fans.explainers.edge_masks import CF2, NSEG
-from fans.explainers.gnn_explainer import GNNExplainer
 from fans.spaces import GraphEdges
 from tests.explainers import blocks
 from tests.test_graph_space import Net, Triangle, random_graph, undirected
@@ -182,7 +182,7 @@ def test_masks_that_are_no_numbers_score_0_with_a_warning(monkeypatch):
     def broken(*_):
         return lambda _, edges, **__: SimpleNamespace(edge_mask=torch.full((edges.shape[1],), np.nan))
 
-    monkeypatch.setattr(GNNExplainer, "_made", broken)
+    monkeypatch.setattr(gnn_explainer, "wrapped", broken)
     with pytest.warns(fans.FansWarning, match="GNNExplainer's mask was not a number for 1 of 1 inputs"):
         scores = fans.Explainer(MODEL, GRAPH, method="gnn_explainer").scores([NODE])
     assert (scores == 0).all()

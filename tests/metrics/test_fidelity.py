@@ -37,6 +37,15 @@ def test_by_hand(scores, settings, plus, minus):
     assert metric("fidelity_minus", **settings)(case).tolist() == minus
 
 
+def test_the_gap_by_hand():
+    """The highest third: removed (1, 0), kept (0, 1). The highest two thirds: removed (1, 0), kept (0, 0)."""
+    case = case_of(first_or_rest, INPUTS, torch.tensor([[3.0, 2.0, 1.0]] * 2))
+    assert metric("fidelity_gap", shares=(0.3, 0.7))(case).tolist() == [1.0, -0.5]
+    for shares in ((), 0.1, (0.0,), ("a",)):
+        with pytest.raises(InputError, match=r"`(shares|top)`"):
+            metric("fidelity_gap", shares=shares)
+
+
 def test_equals_a_loop():
     inputs, scores = images(40, 2)
     model = network(2, scale=2.0)

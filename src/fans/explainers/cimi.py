@@ -1,12 +1,8 @@
 """CIMI: an interpreter network, trained once on the background, that masks any image."""
 
-import json
 import math
-import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, interpolate, logsigmoid
 
 from fans import draws
-from fans.core import InputError, check_whole, write_atomically
+from fans.core import InputError, check_whole
 from fans.explainers._rivals import (
     Adam,
     ElementMethod,
@@ -25,13 +21,14 @@ from fans.explainers._rivals import (
     replacement,
 )
 from fans.explainers._shared import Scores
+from fans.explainers._trained import Trained
 from fans.pns import Settings
 from fans.task import Task
 from fans.trials import Block
 
 
 @dataclass(frozen=True)
-class CIMI(ElementMethod):
+class CIMI(Trained, ElementMethod):
     """Score a pixel by the mask of an interpreter network, trained on the background, never on what it explains.
 
     The interpreter g reads the pixels and the model's own last convolution (frozen, interpolated), and gives every
@@ -60,6 +57,8 @@ class CIMI(ElementMethod):
     label: ClassVar[str] = "CIMI"
     modalities: ClassVar[tuple[str, ...]] = ("image",)
     citation: ClassVar[str] = "Wu et al., A Causality Inspired Framework for Model Interpretation, KDD 2023"
+    network_name: ClassVar[str] = "an interpreter"
+    size_names: ClassVar[str] = "images and a last convolution"
 
     n_epochs: int = 50
     batch: int = 8
@@ -103,39 +102,24 @@ class CIMI(ElementMethod):
 
     # --- Training ----------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _kept(self) -> "_Kept":
-        """What training left: no field, so that settings stay settings."""
-        return _Kept()
-
-    @property
-    def training(self) -> dict[str, Any]:
-        """What training cost, apart from explaining: `seconds`, model `rows`, and the mean `loss` of each epoch."""
-        return dict(self._kept.training)
-
     def training_cost(self, n_background: int) -> int:
         """The background once, and four times an epoch."""
         return 1 + n_background * (1 + 4 * self.n_epochs)
 
-    def prepare(self, task: Task, seed: int) -> dict[str, Any]:
-        """Train, unless that is done; return `training`."""
-        self.train(task, seed)
-        return self.training
+    def sizes(self, task: Task) -> tuple[int, ...]:
+        """Return the channels of the images, and of the model's last convolution (0 without one)."""
+        with torch.no_grad():
+            features = _convolved(task, task.background[:1])
+        return task.space.planes(task.background[:1]).shape[1], 0 if features is None else features.shape[1]
 
-    def train(self, task: Task, seed: int = 0) -> "Interpreter":
-        """Return the interpreter of a task, trained on its background the first time; the same seed, the same one."""
-        kept = self._kept
-        if kept.network is not None and kept.serves(task, seed):
-            return kept.network
-        started, before = time.perf_counter(), task.predict.n_rows
-        with task.predict.session(), torch.enable_grad():
-            network, loss = self._trained(task, seed)
-        kept.training = {"seconds": time.perf_counter() - started, "rows": task.predict.n_rows - before, "loss": loss}
-        kept.network, kept.task, kept.seed, kept.loaded = network, task, seed, False
-        return network
+    def build(self, sizes: Sequence[int]) -> "Interpreter":
+        """Return an interpreter for so many channels."""
+        n_channels, n_features = sizes
+        return Interpreter(n_channels, n_features, self.width)
 
-    def _trained(self, task: Task, seed: int) -> tuple["Interpreter", list[float]]:
-        network = Interpreter.of(task, self.width, seed, self._piece(task))
+    def learn(self, task: Task, network: Any, seed: int) -> list[float]:
+        """Train on the background."""
+        network.begin(task, seed, self._piece(task))
         parameters = list(network.parameters())
         optimiser = Adam(parameters, self.rate, decay=0.01)
         n, history = len(task.background), []
@@ -147,7 +131,7 @@ class CIMI(ElementMethod):
                 optimiser.step(torch.autograd.grad(loss, parameters))
                 total += float(loss.detach()) * len(place)
             history.append(total / n)
-        return network.requires_grad_(False), history
+        return history
 
     def _piece(self, task: Task) -> int:
         """Return how many rows the model sees at a time in training: whatever `max_batch`, a batch if it fits."""
@@ -172,63 +156,6 @@ class CIMI(ElementMethod):
         if features is not None:
             loss = loss + self.prior * causal_prior(mask, network(task.space.planes(x_other), features))
         return loss
-
-    # --- Keeping it --------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> Path:
-        """Write the trained interpreter as a safetensors file, its settings as JSON in the header; return the path."""
-        from safetensors.torch import save
-
-        kept = self._kept
-        if kept.network is None:
-            raise InputError("Expected a trained interpreter to save, got none yet; explain an image, or call `train`")
-        text = {"settings": asdict(self), "sizes": kept.network.sizes, "training": kept.training, "seed": kept.seed}
-        write_atomically(Path(path), save(kept.network.state_dict(), {"cimi": json.dumps(text)}))
-        return Path(path)
-
-    def load(self, path: str | Path) -> None:
-        """Use an interpreter written by `save` from now on and train none. Nothing in the file is executed."""
-        from safetensors import SafetensorError, safe_open
-
-        if not Path(path).is_file():
-            raise InputError(f"Expected an interpreter saved with `save`, got no file at {path}")
-        try:
-            with safe_open(path, framework="pt") as file:
-                text = json.loads((file.metadata() or {})["cimi"])
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-            network = Interpreter(*text["sizes"])
-            network.load_state_dict(weights)
-            found = _Kept(network.requires_grad_(False), None, text["seed"], text["training"], loaded=True)
-        except (SafetensorError, OSError, KeyError, TypeError, RuntimeError, json.JSONDecodeError) as error:
-            said = next(iter(str(error).splitlines()), "")
-            raise InputError(f"Expected an interpreter saved with `save`, got {path}, which is none ({said})") from None
-        self.__dict__["_kept"] = found
-
-
-@dataclass
-class _Kept:
-    """An interpreter, the task and seed it was trained for (a loaded one serves any), and what training cost."""
-
-    network: "Interpreter | None" = None
-    task: Task | None = None
-    seed: int | None = None
-    training: dict[str, Any] = field(default_factory=lambda: {"seconds": 0.0, "rows": 0, "loss": []})
-    loaded: bool = False
-
-    def serves(self, task: Task, seed: int) -> bool:
-        """Tell whether it is for this task; a loaded one refuses images or a model that it does not fit."""
-        if not self.loaded or self.task is task:
-            return self.task is task and (self.loaded or self.seed == seed)
-        assert self.network is not None
-        with task.predict.session():
-            sizes = _sizes(task)
-        if sizes != self.network.sizes[:2]:
-            raise InputError(
-                f"Expected images and a last convolution of {self.network.sizes[:2]} channels for the loaded "
-                f"interpreter, got {sizes}; train one for this model"
-            )
-        self.task = task
-        return True
 
 
 def sufficiency(p: Tensor, kept: Tensor, rest: Tensor) -> Tensor:
@@ -264,7 +191,6 @@ class Interpreter(nn.Module):
 
     def __init__(self, n_channels: int, n_features: int, width: int) -> None:
         super().__init__()
-        self.sizes = (n_channels, n_features, width)
         with torch.random.fork_rng(devices=[]):
             self.pixels = nn.Conv2d(n_channels, width, 3, padding=1)
             self.features = nn.Conv2d(n_features, width, 1, bias=False) if n_features else None
@@ -273,22 +199,19 @@ class Interpreter(nn.Module):
             self.register_buffer(name, torch.ones(n_channels, 1, 1))
             self.register_buffer(f"feature_{name}", torch.ones(n_features, 1, 1))
 
-    @classmethod
-    def of(cls, task: Task, width: int, seed: int, piece: int) -> "Interpreter":
-        """Return an untrained one that fits a task; it looks at the background once, for its scales."""
-        network = cls(*_sizes(task), width)
+    def begin(self, task: Task, seed: int, piece: int) -> None:
+        """Draw the weights, and look at the background once, for its scales."""
         pieces = torch.split(task.background, piece)
-        network.mean, network.scale = _scales(task.space.planes(rows) for rows in pieces)
-        if network.features is not None:
+        self.mean, self.scale = _scales(task.space.planes(rows) for rows in pieces)
+        if self.features is not None:
             with torch.no_grad():
                 found = (_convolved(task, rows, piece) for rows in pieces)
-                network.feature_mean, network.feature_scale = _scales(f for f in found if f is not None)
-        for name, layer in network.named_children():  # as torch begins, from our own draws
+                self.feature_mean, self.feature_scale = _scales(f for f in found if f is not None)
+        for name, layer in self.named_children():  # as torch begins, from our own draws
             assert isinstance(layer, nn.Conv2d)
             for kind, parameter in layer.named_parameters():
                 u = draws.uniform(_key(seed, f"start/{name}/{kind}"), torch.arange(parameter.numel()))
                 parameter.data = ((2 * u - 1) / math.sqrt(layer.weight[0].numel())).float().view_as(parameter)
-        return network
 
     def forward(self, planes: Tensor, features: Tensor | None) -> Tensor:
         """Return the mask `(n, 1, height, width)` of images `(n, channels, height, width)`."""
@@ -315,13 +238,6 @@ def _scales(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
     scale = (squares / n - mean**2).clamp(min=0).sqrt()
     scale = torch.where(scale > 1e-6 * mean.abs().clamp(min=1e-6), scale, torch.ones(()))
     return mean.float()[:, None, None], scale.float()[:, None, None]
-
-
-def _sizes(task: Task) -> tuple[int, int]:
-    """Return the channels of the images, and of the model's last convolution (0 without one)."""
-    with torch.no_grad():
-        features = _convolved(task, task.background[:1])
-    return task.space.planes(task.background[:1]).shape[1], 0 if features is None else features.shape[1]
 
 
 def _outputs(task: Task, rows: Tensor, piece: int) -> Tensor:

@@ -14,14 +14,12 @@ from torch import Tensor
 
 from fans import draws
 from fans.core import check_whole
-from fans.explainers._rivals import Adam, Inputs, check_number, gradient, probabilities
+from fans.explainers._edges import TINY, answers, entropy, of_rival, of_target
+from fans.explainers._rivals import Adam, Inputs, check_number, gradient
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.task import Task
 from fans.trials import Block
-
-TINY = 1e-12
-"""Least probability whose logarithm is taken."""
 
 
 @dataclass(frozen=True)
@@ -92,30 +90,6 @@ class Minimised(EdgeMask):
     @abstractmethod
     def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:
         """Return what is minimised, `(n,)`."""
-
-
-def answers(inputs: Inputs, *keeps: Tensor) -> list[Tensor]:
-    """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`, in one pass for all."""
-    n, owner = len(inputs), torch.arange(len(inputs))
-    rows = [torch.lerp(inputs.missing, inputs.x, inputs.units.spread(keep, owner)) for keep in keeps]
-    out = probabilities(inputs.task, inputs.task.predict.differentiable(torch.cat(rows)))
-    return list(torch.split(out, n))
-
-
-def of_target(inputs: Inputs, p: Tensor) -> Tensor:
-    """Return the probability `(n,)` of the explained class."""
-    return p.gather(1, inputs.target[:, None])[:, 0]
-
-
-def of_rival(inputs: Inputs, p: Tensor) -> Tensor:
-    """Return the probability `(n,)` of the likeliest other class."""
-    return p.scatter(1, inputs.target[:, None], -1.0).amax(1)
-
-
-def entropy(mask: Tensor) -> Tensor:
-    """Return the entropy of each edge's weight, as if it were a probability."""
-    inside = mask.clamp(1e-6, 1 - 1e-6)
-    return -(inside * inside.log() + (1 - inside) * (1 - inside).log())
 
 
 @dataclass(frozen=True)

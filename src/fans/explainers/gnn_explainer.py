@@ -1,12 +1,24 @@
-"""GNNExplainer: PyTorch Geometric's, on the part of the graph that a prediction is computed from."""
+"""GNNExplainer and PGExplainer: PyTorch Geometric's, on the part of the graph that a prediction is computed from.
 
+Both mask messages: degrees stay as they were. Theirs take draws from torch's global generator, PGExplainer keeps its
+settings in one dictionary for all instances, and either can end in numbers that are none; here every instance has its
+own settings, every node its own seed, and a mask that is no number counts as 0 with a warning.
+"""
+
+import importlib
+import math
+import warnings
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from fans.core import ModelError, check_whole, extra, warn
+from fans import draws
+from fans.core import check_whole, extra, warn
+from fans.explainers._edges import TrainedOnEdges, begin, check_layers, key, layer_sizes, two_layers
 from fans.explainers._rivals import Inputs, check_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
@@ -20,11 +32,9 @@ class GNNExplainer(Method):
     """Score an edge by its weight in the mask that keeps the class likely, is small, and is decided.
 
     PyTorch Geometric's implementation: minimise `-log p(target | M) + size * sum M + entropy * mean H(M)` by Adam, the
-    sigmoid of the mask multiplying messages (degrees stay as they were). One node at a time, on the graph that its
-    prediction is computed from instead of the whole one: the same gradients, as nothing else reaches the node, but the
-    size of the mask does not grow with the graph. The score of an edge is the mean of its two directions.
-
-    Each node has its own seed, so that its mask does not depend on what was explained before.
+    sigmoid of the mask multiplying messages. One node at a time, on the graph that its prediction is computed from
+    instead of the whole one: the same gradients, as nothing else reaches the node, but the size of the mask does not
+    grow with the graph. The score of an edge is the mean of its two directions.
 
     Args:
         n_steps: of Adam, one model row each.
@@ -53,16 +63,7 @@ class GNNExplainer(Method):
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
         """Refuse what PyTorch Geometric's masks cannot reach."""
-        if not task.predict.is_module:
-            raise ModelError(
-                f"Expected a torch module for method={self.name!r}, got {type(task.predict.model).__name__}"
-            )
-        kinds = [kind.__name__ for part in task.predict.model.modules() for kind in type(part).__mro__]
-        if "MessagePassing" not in kinds:
-            raise ModelError(
-                f"Expected layers of PyTorch Geometric for method={self.name!r}, which masks their messages, got none "
-                f"in {type(task.predict.model).__name__}; use another method, e.g. method='fans'"
-            )
+        check_layers(task, f"method={self.name!r}", "masks their messages")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """One row a step, and one without a mask."""
@@ -70,44 +71,168 @@ class GNNExplainer(Method):
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Learn one node's mask after another."""
-        inputs, space = Inputs.of(task, block), task.space
-        assert isinstance(space, FittedEdges)
-        made, scores = self._made(task), torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
-        seeds, n_edges = inputs.keys("gnn_explainer").tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
-        n_bad = 0
-        for i in range(len(inputs)):
-            x, edges, more, node = space.alone(inputs.x[i])
-            classes = inputs.target[i].expand(len(x)) if node >= 0 else inputs.target[i : i + 1]
-            with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seeds[i])
-                found = made(x, edges, target=classes, **({"index": node} if node >= 0 else {}), **more)
-            mask = found.edge_mask.double()[: n_edges[i]]
-            n_bad += int(not torch.isfinite(mask).all())
-            scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
-        if n_bad:
-            warn(f"GNNExplainer's mask was not a number for {n_bad} of {len(inputs)} inputs; those edges score 0")
-        task.predict.n_rows += len(inputs) * self.cost(space.n_features)
-        n_rows = torch.full((len(inputs),), self.cost(space.n_features))
-        return Scores(scores / inputs.units.n_elements, None, n_rows)
+        coefficients = {"edge_size": self.size, "edge_ent": self.entropy}
+        algorithm = with_own(_theirs("GNNExplainer", self.name)(epochs=self.n_steps, lr=self.rate), coefficients)
+        return masks_of(Inputs.of(task, block), algorithm, self)
 
-    def _made(self, task: Task) -> Any:
-        """Return PyTorch Geometric's explainer of this model."""
-        try:
-            from torch_geometric.explain import Explainer
-            from torch_geometric.explain import GNNExplainer as Theirs
-        except ImportError:
-            raise extra("torch_geometric", "graph", f"method={self.name!r}") from None
-        model: nn.Module = task.predict.model
-        space: Any = task.space
-        algorithm = Theirs(epochs=self.n_steps, lr=self.rate, edge_size=self.size, edge_ent=self.entropy)
-        return Explainer(
-            model,
-            algorithm=algorithm,
-            explanation_type="phenomenon",
-            edge_mask_type="object",
-            model_config={
-                "mode": "multiclass_classification",
-                "task_level": space.level,
-                "return_type": "probs" if task.predict.returns_probabilities else "raw",
-            },
+
+@dataclass(frozen=True)
+class PGExplainer(TrainedOnEdges):
+    """Score an edge by a network of both its ends and of the explained node, trained to keep classes likely.
+
+    PyTorch Geometric's implementation: a network of two layers reads what the model's last layer makes of the three
+    nodes and gives the edge a logit. It is trained, one node after another, by Adam on
+    `-log p(target | M) + size * sum M + entropy * mean H(M)`, M being a concrete sample of the logits whose temperature
+    falls from epoch to epoch; the sigmoid of the logit is the score, the mean of the two directions.
+
+    A loss that is no number ends the training with the network of the epoch before, and a warning.
+
+    Args:
+        n_train: nodes to learn from.
+        n_epochs: over them.
+        rate: of Adam.
+        size: price of an edge.
+        entropy: price of undecided ones.
+        temperature: at the beginning, and in the end.
+        bias: how far the draws stay away from 0 and 1.
+    """
+
+    name: ClassVar[str] = "pg_explainer"
+    label: ClassVar[str] = "PGExplainer"
+    modalities: ClassVar[tuple[str, ...]] = ("graph",)
+    citation: ClassVar[str] = "Luo et al., Parameterized Explainer for Graph Neural Network, NeurIPS 2020"
+    network_name: ClassVar[str] = "a network"
+    size_names: ClassVar[str] = "a last layer and a level"
+
+    size: float = 0.05
+    entropy: float = 1.0
+    temperature: tuple[float, float] = (5.0, 2.0)
+    bias: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("size", self.size, 0)
+        check_number("entropy", self.entropy, 0)
+        check_number("bias", self.bias, 0, above=True)
+        for value in self.temperature:
+            check_number("temperature", value, 0, above=True)
+
+    def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
+        """Refuse what PyTorch Geometric's masks cannot reach."""
+        check_layers(task, f"method={self.name!r}", "masks their messages")
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """One row, for what the model makes of the nodes, and one that is never masked; training is apart."""
+        return 2
+
+    def training_cost(self, n_background: int) -> int:  # noqa: ARG002
+        """Each node once, and twice an epoch."""
+        return 1 + self.n_train * (1 + 2 * self.n_epochs)
+
+    def sizes(self, task: Task) -> tuple[int, ...]:
+        """Return how many numbers the last layer makes of a node, and of how many nodes an edge's logit is."""
+        return layer_sizes(task)
+
+    def build(self, sizes: Sequence[int]) -> nn.Module:
+        """Return a network like theirs, whose size is known from the start."""
+        return two_layers(sizes[0] * sizes[1], 64)
+
+    def learn(self, task: Task, network: Any, seed: int) -> list[float]:
+        """Train on one node after another, in an order of its own each epoch."""
+        begin(network, self.name, seed)
+        lessons = self.lessons(task, seed)
+        algorithm = self._algorithm(network)
+        wrapped(task, algorithm, self.name)  # tells it what the model returns
+        space: Any = lessons.task.space
+        cut = [space.alone(row) for row in lessons.x]
+        n, history = len(lessons), list[float]()
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # they read their loss so
+            torch.manual_seed(int(key(self.name, seed, "samples")))
+            for epoch in range(self.n_epochs):
+                before, total = deepcopy(network.state_dict()), 0.0
+                for i in draws.words(key(self.name, seed, f"order/{epoch}"), torch.arange(n)).argsort().tolist():
+                    x, edges, more, node = cut[i]
+                    classes = lessons.target[i].expand(len(x)) if node >= 0 else lessons.target[i : i + 1]
+                    more = more | ({"index": node} if node >= 0 else {})
+                    total += algorithm.train(epoch, task.predict.model, x, edges, target=classes, **more)
+                if not math.isfinite(total) or not all(p.isfinite().all() for p in network.parameters()):
+                    network.load_state_dict(before)
+                    warn(
+                        f"PGExplainer's loss was not a number in epoch {epoch}; the network of the epoch before is kept"
+                    )
+                    break
+                history.append(total / n)
+        task.predict.n_rows += lessons.task.predict.n_rows + 2 * n * len(history)
+        return history
+
+    def _algorithm(self, network: Any) -> Any:
+        """Return their algorithm around a network."""
+        made = _theirs("PGExplainer", self.name)(epochs=self.n_epochs, lr=self.rate)
+        made.mlp = network
+        made.optimizer = torch.optim.Adam(network.parameters(), self.rate)
+        made._curr_epoch = self.n_epochs  # what is explained was trained
+        return with_own(
+            made,
+            {"edge_size": self.size, "edge_ent": self.entropy, "temp": list(self.temperature), "bias": self.bias},
         )
+
+    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+        """Score by the network, which is trained if that was not done. The rows are those of scoring."""
+        network = self.train(task, block.seed)
+        return masks_of(Inputs.of(task, block), self._algorithm(network), self)
+
+
+def _theirs(name: str, asker: str) -> Any:
+    """Return something of PyTorch Geometric's."""
+    try:
+        return getattr(importlib.import_module("torch_geometric.explain"), name)
+    except ImportError:
+        raise extra("torch_geometric", "graph", f"method={asker!r}") from None
+
+
+def with_own(algorithm: Any, coefficients: dict[str, Any]) -> Any:
+    """Give an algorithm coefficients of its own: PGExplainer's are shared by all instances, also by those to come."""
+    algorithm.coeffs = dict(algorithm.coeffs) | coefficients
+    return algorithm
+
+
+def wrapped(task: Task, algorithm: Any, name: str) -> Any:
+    """Return PyTorch Geometric's explainer of this model."""
+    space: Any = task.space
+    return _theirs("Explainer", name)(
+        task.predict.model,
+        algorithm=algorithm,
+        explanation_type="phenomenon",
+        edge_mask_type="object",
+        model_config={
+            "mode": "multiclass_classification",
+            "task_level": space.level,
+            "return_type": "probs" if task.predict.returns_probabilities else "raw",
+        },
+    )
+
+
+def masks_of(inputs: Inputs, algorithm: Any, method: Method) -> Scores:
+    """Ask for one node's mask after another."""
+    task, space = inputs.task, inputs.task.space
+    assert isinstance(space, FittedEdges)
+    made, scores = (
+        wrapped(task, algorithm, method.name),
+        torch.zeros(len(inputs), space.n_features, dtype=torch.float64),
+    )
+    seeds, n_edges = inputs.keys(method.name).tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
+    n_bad, n_rows = 0, method.cost(space.n_features)
+    for i in range(len(inputs)):
+        x, edges, more, node = space.alone(inputs.x[i])
+        classes = inputs.target[i].expand(len(x)) if node >= 0 else inputs.target[i : i + 1]
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seeds[i])
+            found = made(x, edges, target=classes, **({"index": node} if node >= 0 else {}), **more)
+        mask = found.edge_mask.detach().double()[: n_edges[i]]
+        n_bad += int(not torch.isfinite(mask).all())
+        scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
+    if n_bad:
+        warn(f"{method.label}'s mask was not a number for {n_bad} of {len(inputs)} inputs; those edges score 0")
+    task.predict.n_rows += len(inputs) * n_rows
+    return Scores(scores / inputs.units.n_elements, None, torch.full((len(inputs),), n_rows))

@@ -82,3 +82,45 @@ class FidelityMinus(Fidelity):
     def score(self, case: Case) -> Tensor:
         """Keep what is important."""
         return self._changed(case, self._mask(case))
+
+
+@dataclass(frozen=True)
+class FidelityGap(Metric):
+    """How much more removing the highest changes the predicted class than keeping them alone does, over shares.
+
+    The mean over `shares` of Fidelity+ less Fidelity-, both of the highest share: the area between two curves, since
+    one threshold can flatter anybody. What is necessary need not be sufficient, so 1 may be out of reach.
+
+    Args:
+        shares: of the elements.
+        fill: what a removed element becomes.
+    """
+
+    name: ClassVar[str] = "fidelity_gap"
+    label: ClassVar[str] = "Fidelity+ less Fidelity-"
+    higher_is_better: ClassVar[bool] = True
+    value_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    citation: ClassVar[str] = _CITATION
+
+    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5)
+    fill: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shares, tuple | list) or not self.shares:
+            raise InputError(f"Expected `shares` as numbers, got {self.shares!r}")
+        self._both()
+
+    def _both(self) -> list[tuple[FidelityPlus, FidelityMinus]]:
+        shares = [float(s) if is_number(s) else s for s in self.shares]
+        return [
+            (FidelityPlus(form="top", top=s, fill=self.fill), FidelityMinus(form="top", top=s, fill=self.fill))
+            for s in shares
+        ]
+
+    def cost(self, shape: tuple[int, ...]) -> int:  # noqa: ARG002
+        """The input, and what is left of it, twice for every share."""
+        return 1 + 2 * len(self.shares)
+
+    def score(self, case: Case) -> Tensor:
+        """Remove and keep each share."""
+        return torch.stack([plus.score(case) - minus.score(case) for plus, minus in self._both()]).mean(0)

@@ -18,12 +18,14 @@ class Graph:
         edge_index: `(2, m)` from, to.
         weight: `(m,)` of the edges, 1 where the graph has none.
         attributes: `(m, a)` of the edges, where they are more than a weight.
+        train: `(n,)` which nodes the model was trained on, where the graph says so.
     """
 
     x: Tensor
     edge_index: Tensor
     weight: Tensor
     attributes: Tensor | None
+    train: Tensor | None
 
     @classmethod
     def of(cls, given: Any, what: str) -> "Graph":
@@ -54,7 +56,11 @@ class Graph:
                 f"got {int(edges.min())} to {int(edges.max())}"
             )
         weight, attributes = cls._weights(given, edges.shape[1], what)
-        return cls(x.float(), edges.long(), weight, attributes)
+        train = getattr(given, "train_mask", None)
+        if train is not None:
+            train = torch.as_tensor(train).detach().cpu().bool()
+            train = train if train.shape == x.shape[:1] else None  # Planetoid's relatives have ten splits
+        return cls(x.float(), edges.long(), weight, attributes, train)
 
     @staticmethod
     def _weights(given: Any, n_edges: int, what: str) -> tuple[Tensor, Tensor | None]:

@@ -1,6 +1,6 @@
 """Many perturbed copies of cuttings side by side, as one graph that a model takes in one pass."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -65,6 +65,59 @@ def join_unions(parts: list[Union]) -> Union:
         attributes=torch.cat(attributes) if attributes else None,
         target=torch.cat([part.target for part in parts]),
         row_of_node=torch.cat([part.row_of_node for part in parts]),
+    )
+
+
+def linked(union: Union, links: Tensor) -> Union:
+    """Return a union with more edges `(2, m)` of weight 1 between its nodes."""
+    return replace(
+        union,
+        edge_index=torch.cat([union.edge_index, links], 1),
+        weight=torch.cat([union.weight, union.weight.new_ones(links.shape[1])]),
+    )
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Cuttings side by side, as a network of ours reads them.
+
+    Attributes:
+        x: `(m, d)` what is known of the nodes, each node of a graph once.
+        node: `(nodes,)` which of them each node is.
+        edges: `(2, M)` the edges that are features, between nodes.
+        feature: `(M,)` the feature of each, counted through: cutting * F + feature.
+        first, size: `(n,)` the first node of each cutting and how many it has.
+        target: `(n,)` the explained node of each, -1 for the graph as a whole.
+    """
+
+    x: Tensor
+    node: Tensor
+    edges: Tensor
+    feature: Tensor
+    first: Tensor
+    size: Tensor
+    target: Tensor
+
+
+def join(pieces: list[Cutting], n_features: int) -> Joined:
+    """Return cuttings side by side."""
+    size = torch.tensor([len(piece.nodes) for piece in pieces])
+    first = size.cumsum(0) - size
+    graphs = list({id(piece.graph): piece.graph for piece in pieces}.values())
+    before = dict(zip(map(id, graphs), [0, *torch.tensor([len(g) for g in graphs]).cumsum(0).tolist()], strict=False))
+    known, node = torch.unique(
+        torch.cat([piece.nodes + before[id(piece.graph)] for piece in pieces]), return_inverse=True
+    )
+    everything = graphs[0].x if len(graphs) == 1 else torch.cat([graph.x for graph in graphs])
+    target = torch.tensor([piece.target for piece in pieces])
+    return Joined(
+        x=everything[known],
+        node=node,
+        edges=torch.cat([piece.edges + start for piece, start in zip(pieces, first, strict=True)], 1),
+        feature=torch.cat([piece.feature + i * n_features for i, piece in enumerate(pieces)]),
+        first=first,
+        size=size,
+        target=torch.where(target >= 0, first + target, -1),
     )
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from fans.core import InputError, Modality, ModelError, check_whole, choose, warn
 from fans.spaces._cutting import Cutting, Graph, cut, whole
 from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
-from fans.spaces._union import WIDE, Union, copies, join_unions, run, side_by_side
+from fans.spaces._union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
 
 Level = Literal["node", "graph"]
 
@@ -180,8 +180,11 @@ class _FittedGraph(FittedSpace):
         rows[:, 1:][:, dropped] = 0
         return _plain(with_edges.ask(model, rows))
 
-    def ask(self, model: Any, rows: Tensor) -> Any:
-        """Run the model on the disjoint union of all rows' graphs."""
+    def ask(self, model: Any, rows: Tensor, links: Tensor | None = None) -> Any:
+        """Run the model on the disjoint union of all rows' graphs, with `links` `(2, m)` between their nodes if asked.
+
+        Nodes are counted through, one row's after another's.
+        """
         numbers, counts = torch.unique_consecutive(rows[:, 0].long(), return_counts=True)
         parts: list[Union] = []
         nodes: list[tuple[Tensor, int]] = []
@@ -192,6 +195,8 @@ class _FittedGraph(FittedSpace):
             nodes.append((self._x(piece, some), count))
             n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
         union = join_unions(parts)
+        if links is not None:
+            union = linked(union, links)
         also = self._also(union.weight, union.attributes, union.row_of_node)
         out = run(model, side_by_side(nodes, self._opened), union.edge_index, also)
         return out if self.level == "graph" else out[union.target]
@@ -421,6 +426,27 @@ class FittedEdges(_FittedGraph):
         union = copies(piece, torch.ones(1, piece.n_edges), 0, 0, self._weighs)
         also = self._also(union.weight, union.attributes, union.row_of_node)
         return piece.graph.x[piece.nodes], union.edge_index, also, piece.target
+
+    def learnable(self) -> list[int]:
+        """Return what a method may learn from: nodes that the model was trained on, where the graph says so."""
+        if self.level == "graph":
+            return [i for i, graph in enumerate(self.graphs) if (graph.edge_index[0] != graph.edge_index[1]).any()]
+        graph = self.graphs[0]
+        start, end = graph.edge_index
+        able = torch.unique(end[start != end])
+        if graph.train is not None and graph.train[able].any():
+            able = able[graph.train[able]]
+        return [int(node) for node in able]
+
+    def together(self, names: Sequence[int]) -> "tuple[FittedEdges, Tensor]":
+        """Return the space of some of the background's inputs, whatever their sizes, and their rows."""
+        part = copy(self)
+        part._hold([self._cutting(name) for name in names])
+        return part, part.rows_of_all()
+
+    def joined(self, rows: Tensor) -> Joined:
+        """Return the graphs of rows side by side, all edges as they are."""
+        return join([self._cuttings[number] for number in rows[:, 0].long().tolist()], self.n_features)
 
     def columns_of(self, rows: Tensor) -> Tensor:
         """Return which column of its graph's `edge_index` each element `(B, E - 1)` is, -1 for none."""
