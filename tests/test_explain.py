@@ -215,7 +215,7 @@ def test_a_thin_neighbourhood_warns_once_for_the_whole_call():
 
 def test_progress_reports_every_block():
     seen = []
-    fans.Explainer(rule, BACKGROUND, max_batch=600)(INPUTS, progress=lambda done, total: seen.append((done, total)))
+    fans.Explainer(rule, BACKGROUND, max_batch=150)(INPUTS, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (9, 9)
     assert len(seen) > 1
     assert all(total == 9 for _, total in seen)
@@ -276,3 +276,19 @@ def test_what_is_prepared_beforehand_is_what_an_explanation_would_find():
     assert model.training
     assert found.tolerance.tolist() == expected.tolerance.tolist()
     assert found.evaluations["shared"] == expected.evaluations["shared"]
+
+
+def test_a_sweep_of_anybodys_scores_is_what_an_explanation_chooses():
+    rng = np.random.default_rng(0)
+    background, x = rng.normal(size=(60, 8)), rng.normal(size=(5, 8))
+    explainer = fans.Explainer(lambda rows: 1 / (1 + np.exp(-rows @ np.arange(8.0))), background, n_sweep=300)
+    explanation = explainer(x)
+    assert np.array_equal(explainer.sweep(x, explanation.scores), explanation.subset)
+    worst = explainer.sweep(x, -explanation.scores)
+    assert worst.shape == (5, 8)
+    found = [explainer.score(x, subset).pns.mean() for subset in (explanation.subset, worst)]
+    assert found[0] > found[1]
+    few, none = explanation.scores[:, :3], np.full((5, 8), np.nan)
+    for bad, message in ((few, r"shape \(5, 8\).*got \(5, 3\)"), (none, "finite")):
+        with pytest.raises(fans.InputError, match=message):
+            explainer.sweep(x, bad)

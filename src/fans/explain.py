@@ -311,6 +311,35 @@ class Explainer:
             ]
         return torch.cat(parts).numpy()
 
+    def sweep(self, x: Any, scores: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
+        """Return the subset `(B, F)` that anybody's scores `(B, F)` lead to: the best by PNS of their top-k subsets.
+
+        It is the one that an explanation with those scores would choose, with this explainer's neighbourhoods.
+        """
+        parts = parts_of(self.task, x, target, ids)
+        n_inputs, n_features = sum(len(part.at) for part in parts), max(p.task.space.n_features for p in parts)
+        given = np.asarray(scores, dtype=np.float64)
+        if given.ndim != 2 or given.shape[0] != n_inputs or given.shape[1] < n_features:
+            raise InputError(
+                f"Expected `scores` of shape ({n_inputs}, {n_features}), one of each feature, got {given.shape}"
+            )
+        if not np.isfinite(given).all():
+            raise InputError("Expected finite `scores`, got NaN or infinity")
+        found = [explainer._sweep(part, torch.from_numpy(given[part.at])) for explainer, part in self._each(parts)]
+        return in_order(found, [part.at for part in parts])
+
+    def _sweep(self, given: Part, scores: Tensor) -> Array:
+        """Sweep the scores of inputs of one row layout."""
+        inputs, n_features = _Inputs(self, given), self.task.space.n_features
+        with self.task.predict.session():
+            found = [
+                best_subset(
+                    self.task, inputs.block(part).block, scores[part, :n_features], self.settings, self.selection
+                ).subset
+                for part in self._blocks(len(given.rows))
+            ]
+        return torch.cat(found).numpy()
+
     def heatmaps(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
         """Return the scores alone in the inputs' own shape, `(B, *input)`: every element carries its feature's."""
         return self.on_elements(x, self.scores(x, target, ids))

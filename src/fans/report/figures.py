@@ -1,6 +1,8 @@
 """Pictures of explanations (matplotlib)."""
 
+import itertools
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,8 +12,11 @@ from fans.core import Explanation, InputError, estimate_texts, extra, normal_qua
 from fans.report import graphs, images
 from fans.report.images import CHOSEN, INK, OPACITY, OUTLINE, STOPS
 from fans.report.sentences import chosen_count
+from fans.report.tables import Table
 
 OTHER, FAINT = "#b9c4cf", "#51606e"
+LINES = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#51606e")
+"""Colours that colour-blind readers tell apart (Paul Tol's)."""
 MOST_PANELS = 12
 
 
@@ -49,6 +54,38 @@ def plot_history(e: Explanation, path: str | Path | None = None) -> Any:
     axis.margins(x=0.02)
     axis.legend(frameon=False, fontsize=8.5)
     return _written(figure, path)
+
+
+def plot_curves(table: Table, curves: Sequence[Mapping[str, Any]], path: Any = None) -> Any:
+    """Draw some columns of a table as curves, a line a method: datasets below each other, curves side by side.
+
+    Args:
+        table: whose entries are drawn.
+        curves: each a `title`, what `x` is, and the `columns` at every value of x.
+        path: where to write it, a name or a file.
+    """
+    figure = _figure("curves", (4.2 * len(curves) + 2.2, 2.9 * len(table.datasets)))
+    axes = figure.subplots(len(table.datasets), len(curves), squeeze=False, sharex=True, sharey=True)
+    styles = [(colour, dash) for dash in ("-", "--", ":") for colour in LINES]
+    names = [row for row, _ in table.rows if any(place[0] == row for place in table.entries)]
+    for i, dataset in enumerate(table.datasets):
+        for j, curve in enumerate(curves):
+            axis = axes[i][j]
+            for name, (colour, dash) in zip(names, itertools.cycle(styles), strict=False):
+                found = {x: table.entries.get((name, dataset, column)) for x, column in curve["columns"].items()}
+                points = [(x, e.value) for x, e in found.items() if e]
+                if points:
+                    axis.plot(*zip(*points, strict=True), color=colour, ls=dash, lw=1.4, marker=".", ms=4, label=name)
+            axis.set_title(f"{curve['title']}, {dataset}", fontsize=9, color=INK)
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.tick_params(labelsize=8, colors=FAINT)
+    for axis, curve in zip(axes[-1], curves, strict=True):
+        axis.set_xlabel(curve["x"], fontsize=8.5, color=INK)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
+    if path is not None:
+        figure.savefig(path, dpi=130)
+    return figure
 
 
 def _held(loss: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
