@@ -26,6 +26,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.metrics
 	$(BIN)/python -m benchmarks.graphs
 	$(BIN)/python -m benchmarks.graph_choices
+	$(BIN)/python -m benchmarks.sanity
 	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices; fi
 
 clean:

@@ -9,7 +9,7 @@ import torch
 import fans
 from fans.cli import main
 from fans.data import load_graph
-from fans.experiments import graphs, load
+from fans.experiments import graphs, images, load
 from fans.models import load as load_model
 from fans.runs import Cell, Run
 from fans.spaces.graph import FittedEdges
@@ -47,7 +47,7 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
     graph, model = load_graph("ba_community"), load_model("ba_community")[0]
     x, edges = graph.tensors()
     method = {"Saliency": "saliency", "random (control)": "random"}[row]
-    explainer = fans.Explainer(model, graph, method=method, n_sweep=500, refine=0)
+    explainer = fans.Explainer(model, graph, method=method, **graphs.SWEEPING)
     with torch.no_grad():
         classes = model(x, edges).argmax(1)
     assert graph.motif is not None
@@ -104,6 +104,20 @@ def test_what_is_explained_is_not_learned_from():
         assert len(learned) > 100
         assert not learned & explained
         assert learned <= set(np.flatnonzero(load_graph(name).train_mask).tolist())
+
+
+def test_a_curve_of_no_column_and_a_column_of_nothing_are_refused(tmp_path):
+    file = tmp_path / "own.yaml"
+    file.write_text("extends: table2\ncurves: [{title: t, x: x, columns: {5: FID+ 7 %}}]\n")
+    with pytest.raises(fans.InputError, match=r"a column of a curve.*'FID\+ 7 %'"):
+        load(file)
+    file.write_text("extends: table2\ncurves: []\ncolumns: [{name: a, metric: sparseness, of: nothing}]\n")
+    with pytest.raises(fans.InputError, match=r"`of`.*'nothing'"):
+        load(file)
+    file.write_text("extends: table1\ncolumns: [{name: a, metric: sparseness, of: subset}]\n")
+    (spec,) = load(file).cells(1, only=["fashion_mnist"], rows=["random (control)"])
+    with pytest.raises(fans.InputError, match="columns of scores on images, got `of: subset` in 'a'"):
+        images.do(Cell(spec))
 
 
 def test_a_run_of_nodes_goes_on_and_is_verified(tmp_path, capsys):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fans.report.figures import plot_curves
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, number, text
 
 
@@ -93,3 +94,19 @@ def test_text_and_page():
     assert "<tr class='group'><td>three</td>" in page
     assert "<li>a note</li>" in page
     assert "http" not in page  # self-contained
+
+
+def test_curves_are_the_entries_of_their_columns():
+    pytest.importorskip("matplotlib")
+    values = {("a", "5 %"): 0.1, ("a", "10 %"): 0.3, ("b", "5 %"): 0.2, ("b", "10 %"): 0.25}
+    entries = {(row, "one", column): entry(np.array([value])) for (row, column), value in values.items()}
+    heads = [Heading("5 %", higher_is_better=True), Heading("10 %", higher_is_better=True)]
+    table = Table("T", ["one"], heads, [("a", ""), ("b", ""), ("never run", "")], entries)
+    curve = {"title": "FID+", "x": "share", "columns": {5: "5 %", 10: "10 %"}}
+    picture = io.BytesIO()
+    figure = plot_curves(table, [curve], picture)
+    (axis,) = figure.axes
+    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()}
+    assert drawn == {"a": ([5, 10], [0.1, 0.3]), "b": ([5, 10], [0.2, 0.25])}
+    assert axis.get_title() == "FID+, one"
+    assert picture.getvalue()[1:4] == b"PNG"

@@ -24,9 +24,8 @@ from fans.spaces import GraphEdges
 __all__ = ["do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
 
 
-N_SWEEP = 500
-"""Model rows of a node that the best subset of its highest edges is looked for with, at least one perturbation of
-each sample and side."""
+SWEEPING: dict[str, Any] = {"n_sweep": 1, "refine": 0, "n_local": 15}
+"""How the best subset of a method's highest edges is looked for: one perturbation of each sample and side."""
 
 
 def nodes_in_order(graph: Graph) -> list[int]:
@@ -74,7 +73,7 @@ class Subject:
     @cached_property
     def plain(self) -> Explainer:
         """What metrics ask the model by, and what sweeps: every edge in reach of a node is a feature."""
-        return Explainer(self.model, self.graph, space=GraphEdges(), n_sweep=N_SWEEP, refine=0)
+        return Explainer(self.model, self.graph, space=GraphEdges(), **SWEEPING)
 
     def truth(self, nodes: Sequence[int]) -> Array | None:
         """Return the edges of each node's own house `(B, edges)`, where there are houses."""
@@ -159,7 +158,7 @@ def price(spec: Plain, *, first: bool = True) -> int:  # noqa: ARG001 - nothing 
     for i, n_features in enumerate(given.n_features(start, stop)):
         total += price_of_call(spec["call"], n_features) + 1
         if swept:
-            total += n_samples + max(N_SWEEP, 2 * n_samples * len(sizes(n_features)))
+            total += n_samples + 2 * n_samples * len(sizes(n_features))
         for column in spec["columns"]:
             if column["limit"] is None or start + i < column["limit"]:
                 total += max(0, metric(column["metric"], **column["settings"]).cost((n_features,)) - 1)
