@@ -1,10 +1,11 @@
 """A model and its data, ready to be asked: any model as one batched function, and the `Task` that binds the two."""
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -204,13 +205,22 @@ class Predictor:
         return self._squash(out) if self._squash and not raw else out
 
 
+@lru_cache(maxsize=1)
 def _keep_freed_memory() -> None:
-    """Make glibc keep up to 64 MiB of what batches free, rather than give it back and fault every page in anew.
+    """Make glibc keep up to half a GiB of what batches free, rather than give it back and fault every page in anew.
 
-    Its thresholds follow the largest block it ever got back, up to 32 MiB: one of that size, never touched, moves them
-    for good. On other systems nothing happens.
+    Blocks of more than 32 MiB it gives back whatever one says. On other systems nothing happens.
     """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)
+    try:
+        tune: Any = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    for option, value in ((_MMAP_THRESHOLD, 2**25), (_TRIM_THRESHOLD, 2**29)):
+        tune(option, value)
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Of glibc's `mallopt`."""
 
 
 def _outputs(out: Any) -> Tensor:

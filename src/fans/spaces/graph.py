@@ -32,9 +32,9 @@ _SMALLEST = 16
 _MESSAGE = 64
 """Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
 
-_BATCH_BYTES = 12 * 2**20
-"""What a layer's messages may take: several times as much is alive at once, and glibc gives blocks above 32 MiB back
-after every batch, which takes its time."""
+_BATCH_BYTES = 28 * 2**20
+"""What a layer's messages may take: several times as much is alive at once, and glibc gives blocks of more than 32 MiB
+back after every batch, which takes its time."""
 
 
 class _GraphSpace(FeatureSpace):
