@@ -46,8 +46,9 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
     found = graphs.do(Cell(spec)).values["scores"]
     graph, model = load_graph("ba_community"), load_model("ba_community")[0]
     x, edges = graph.tensors()
-    method = {"Saliency": "saliency", "random (control)": "random"}[row]
-    explainer = fans.Explainer(model, graph, method=method, **graphs.SWEEPING)
+    call = spec["call"]
+    explainer = fans.Explainer(model, graph, method=call["method"], **call["settings"])
+    sweeper = fans.Explainer(model, graph, **graphs.SWEEPING)
     with torch.no_grad():
         classes = model(x, edges).argmax(1)
     assert graph.motif is not None
@@ -73,9 +74,9 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
         assert found["FID-"][i] == (predicts(mask) != before)
         assert found["FID+ 12"][i] == (predicts(1.0 - hard) != before)
         assert found["FID- 12"][i] == (predicts(1.0 * hard) != before)
-        chosen = explainer([node], [int(classes[node])])
+        chosen = sweeper.sweep([node], explainer.scores([node], [int(classes[node])]), [int(classes[node])], [node])
         of_element = task.space.units(rows).of_element[0, 1 : 1 + len(column)]
-        swept = chosen.subset[0][of_element.numpy()]
+        swept = chosen[0][of_element.numpy()]
         assert found["FID+ swept"][i] == (predicts(1.0 - swept) != before)
         assert found["FID- swept"][i] == (predicts(1.0 * swept) != before)
         assert found["SPA swept"][i] == pytest.approx(1 - swept.mean())

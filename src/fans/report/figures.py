@@ -65,7 +65,7 @@ def plot_curves(table: Table, curves: Sequence[Mapping[str, Any]], path: Any = N
         path: where to write it, a name or a file.
     """
     figure = _figure("curves", (4.2 * len(curves) + 2.2, 2.9 * len(table.datasets)))
-    axes = figure.subplots(len(table.datasets), len(curves), squeeze=False, sharex=True, sharey=True)
+    axes = figure.subplots(len(table.datasets), len(curves), squeeze=False, sharex=True, sharey="row")
     styles = [(colour, dash) for dash in ("-", "--", ":") for colour in LINES]
     names = [row for row, _ in table.rows if any(place[0] == row for place in table.entries)]
     for i, dataset in enumerate(table.datasets):
