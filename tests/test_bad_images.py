@@ -465,7 +465,7 @@ def test_logits_that_are_nan_on_perturbed_images_only(ask, solver):
 def test_what_was_finished_before_a_nan_is_kept():
     """Two bright images, then one that is too dark as soon as it is perturbed."""
     images = np.concatenate([X, X[:1] * 0.8])
-    settings: dict[str, Any] = {"baseline": 0.5, "space": Image("patch", patch=4), "max_batch": 8, "n_background": 0}
+    settings: dict[str, Any] = {"baseline": 0.5, "space": Image("patch", patch=4), "max_batch": 2, "n_background": 0}
     with pytest.raises(fans.ModelError, match="got NaN or infinity") as caught:
         through_explainer(Fragile(0.42), images, **settings)
     partial = caught.value.partial

@@ -584,7 +584,7 @@ def test_a_failing_module_gets_its_modes_back(ask, error):
 MANY = np.random.default_rng(2).normal(size=(20, 3))
 SMALL: dict[str, Any] = {
     "n_pairs": 8, "n_sweep": 50, "n_background": 10, "n_local": 9, "n_perturb": 2, "n_factual": 2, "radius": 2.0,
-    "max_batch": 64,
+    "max_batch": 16,
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("fidelity_plus", {"form": "top", "top": 20, "fill": 0.5}),
     ("fidelity_minus", {}),
     ("fidelity_minus", {"form": "top", "top": 0.2}),
+    ("fidelity_gap", {}),
     ("recall", {"n": 30}),
     ("insertion", {"n_steps": 9}),
     ("insertion", {"fill": 0.5}),
@@ -160,11 +161,19 @@ EXTREMES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("max_sensitivity", {}, {"explain": lambda x, *_: torch.ones_like(x)}, {"explain": lambda x, *_: x.exp()}),
     ("fidelity_plus", {}, {"scores": HALF.float(), "inputs": LIT}, {"scores": ONE, "inputs": LIT}),
     ("fidelity_minus", {"form": "top", "top": 0.5}, {"scores": GOOD, "inputs": LIT}, {"scores": -GOOD, "inputs": LIT}),
+    ("fidelity_gap", {"shares": (0.5,)}, {"scores": GOOD, "inputs": LIT}, {"scores": -GOOD, "inputs": LIT}),
     ("recall", {"n": 32}, {"scores": GOOD}, {"scores": -GOOD}),
     ("insertion", {"fill": 0.0}, {"scores": GOOD}, {"scores": -GOOD}),
     ("deletion", {"fill": 0.0}, {"scores": GOOD}, {"scores": -GOOD}),
 ]
-EXACT = {"infidelity": 0.0, "max_sensitivity": 0.0, "fidelity_plus": 1.0, "fidelity_minus": 0.0, "recall": 1.0}
+EXACT = {
+    "infidelity": 0.0,
+    "max_sensitivity": 0.0,
+    "fidelity_plus": 1.0,
+    "fidelity_minus": 0.0,
+    "fidelity_gap": 1.0,
+    "recall": 1.0,
+}
 """The best possible value, where the best example reaches it."""
 
 
