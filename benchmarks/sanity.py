@@ -16,7 +16,11 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
+from fans.core import Array
 from fans.data.graphs import geometric
+from fans.evaluate import node_cases
+from fans.metrics import metric
+from fans.report.tables import entry
 
 SEED = 0
 KINDS = "ABCD-"
@@ -122,24 +126,13 @@ def planted(seed: int, n_explained: int, n_nodes: int = 200, n_distractors: int 
     return geometric("a graph").data.Data(x=x, edge_index=edge_index, train_mask=train), nodes, truth
 
 
-def recalls(name: str, settings: dict[str, Any], n: int) -> tuple[list[float], dict[str, Any]]:
-    """Return for each node the share of its four edges among the four highest, and what training took."""
+def recalls(name: str, settings: dict[str, Any], n: int) -> tuple[Array, dict[str, Any]]:
+    """Return for each node the share of its four edges, eight with both directions, among the highest, and training."""
     graph, nodes, truth = planted(SEED, n)
     explainer = fans.Explainer(rule(), graph, **({"method": name} | settings), seed=SEED)
     training = explainer.prepare()
-    scores = explainer.scores(nodes)
-    out = []
-    for task, rows, at in explainer.task.split(nodes):
-        space: Any = task.space
-        units, columns = space.units(rows), space.columns_of(rows)
-        for i, place in enumerate(at):
-            real = columns[i] >= 0
-            right = torch.zeros(space.n_features, dtype=torch.bool)
-            right[units.of_element[i, 1:][real][truth[place, columns[i][real]]]] = True
-            own = torch.from_numpy(scores[place, : space.n_features]).masked_fill(~units.present[i], -torch.inf)
-            highest = own.argsort(descending=True, stable=True)[: int(right.sum())]
-            out.append(float(right[highest].double().mean()))
-    return out, dict(training)
+    cases = node_cases(explainer, nodes, explainer.scores(nodes), [1] * n, truth=truth)
+    return torch.cat([metric("recall", n=8)(case) for case in cases]).numpy(), dict(training)
 
 
 def main() -> None:
@@ -147,14 +140,11 @@ def main() -> None:
     arguments = parse_arguments(__doc__ or "", "sanity")
     n = 4 if arguments.quick else 50
     figures: dict[str, Any] = {}
-    random = np.random.default_rng(SEED)
     for name, settings in METHODS.items():
         quick = {"n_epochs": 1, "n_train": 4} if name in ("pg_explainer", "refine", "mixup_explainer") else {}
         found, training = recalls(name, settings | (quick if arguments.quick else {}), n)
-        means = random.choice(np.array(found), (10_000, len(found))).mean(1)
-        low, high = (float(v) for v in np.percentile(means, (2.5, 97.5)))
-        seconds = training.get("seconds", 0.0)
-        figures[name] = {"recall": float(np.mean(found)), "interval": [low, high], "training": seconds}
+        of = entry(found, seed=SEED)
+        figures[name] = {"recall": of.value, "interval": [of.low, of.high], "training": training.get("seconds", 0.0)}
     print_table(
         f"Recall of the four edges that decide, {n} nodes",
         ("method", "recall", "95 % interval", "s of training"),

@@ -10,7 +10,8 @@ import torch
 from scipy import stats
 
 import fans
-from fans.pns import moved, numbers, perturb, quantile, wilson
+from fans import draws
+from fans.pns import moved, perturb, quantile, wilson
 from tests import oracles
 
 MEASURES = ("pns", "pn", "ps", "p_ab", "p_nab", "ess_nc", "ess_sf")
@@ -379,7 +380,7 @@ def test_perturbing_replaces_what_is_hit_and_tells_what_moved(dtype):
         hit = torch.tensor(rng.random((500, 3)) < 0.5)
         expected = np.where(hit.numpy(), baseline.numpy(), rows.numpy())
         differs = (expected != rows.numpy()).any(axis=1)
-        perturbed = perturb(rows.clone(), numbers(hit, dtype), baseline)
+        perturbed = perturb(rows.clone(), draws.numbers(hit, dtype), baseline)
         assert np.array_equal(perturbed.numpy(), expected)
         assert np.array_equal(moved(perturbed, rows).numpy(), differs)
 

@@ -26,7 +26,6 @@ from fans.pns import (
     effective_size,
     ess_radius,
     gaussian,
-    numbers,
     paper_radius,
     point,
     scott_radius,
@@ -75,7 +74,7 @@ def moments(near: tuple[Tensor, Tensor], trials: Trials, tolerance: Tensor, sett
         (trials.on_subset, trials.on_rest), trials.factual, trials.interventional, strict=True
     ):
         soft.append(torch.einsum("jsk,jk->js", kernel(changes.change**2, c), factual))
-        hard.append(torch.einsum("jsk,jk->js", numbers(changes.change > c, torch.float64), interventional))
+        hard.append(torch.einsum("jsk,jk->js", draws.numbers(changes.change > c, torch.float64), interventional))
     return Moments(*near, soft[0], soft[1], hard[0], 1 - hard[1])
 
 

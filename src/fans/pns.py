@@ -42,11 +42,6 @@ def moved(perturbed: Tensor, rows: Tensor) -> Tensor:
     return (difference.amax(1) > 0) | (difference.amin(1) < 0)
 
 
-def numbers(flags: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return booleans as 1 and 0; torch converts octets several times as fast."""
-    return flags.view(torch.uint8).to(dtype)
-
-
 def gaussian(squared: Tensor, width: Tensor) -> Tensor:
     """Return `exp(-d^2 / 2 w^2)` (the kernel of Eqs. 11 and 13); at width 0 it is 1 where d is 0, else 0."""
     soft = torch.exp(squared / (-2 * width**2).clamp(max=-1e-300).to(squared.dtype))

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose
 from fans.spaces import guess_space
@@ -192,16 +193,25 @@ class Predictor:
                 f"{self.space.no_gradient}; use {instead}"
             )
 
-    def differentiable(self, rows: Tensor, *, raw: bool = False, **how: Any) -> Tensor:
-        """Return outputs `(n, C)` through which gradients flow back to `rows`, all in one pass.
+    def differentiable(self, rows: Tensor, *, raw: bool = False, whole: bool = False, **how: Any) -> Tensor:
+        """Return outputs `(n, C)` through which gradients flow back to `rows`.
 
-        `raw`: as they come. What else is given goes to the space's `ask`.
+        More rows than `max_batch` go through the model in pieces, whose activations are computed again on the way back,
+        unless they must be `whole`: seen by the model together. `raw`: as they come. What else is given goes to the
+        space's `ask`.
         """
+        self.n_rows += len(rows)
+        if len(rows) <= self.max_batch or whole:
+            return self._one_pass(rows, raw, **how)
+        pieces: Sequence[Tensor] = torch.split(rows, self.max_batch)
+        again = partial(checkpoint, self._one_pass, use_reentrant=False, preserve_rng_state=False)
+        return torch.cat([again(some, raw, **how) for some in pieces])
+
+    def _one_pass(self, rows: Tensor, raw: bool, **how: Any) -> Tensor:
         out = self._call_module(rows.clone(), **how)  # a model may overwrite what it is given
         out = (out[:, None] if out.ndim == 1 else out).to("cpu", torch.float64)
         if not torch.isfinite(out).all():
             raise ModelError("Expected finite outputs from the model, got NaN or infinity on perturbed inputs")
-        self.n_rows += len(rows)
         return self._squash(out) if self._squash and not raw else out
 
 

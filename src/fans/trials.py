@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.core import InputError
-from fans.pns import Change, Search, Settings, measure_change, moved, numbers, perturb
+from fans.pns import Change, Search, Settings, measure_change, moved, perturb
 from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
 from fans.task import Task
 
@@ -76,7 +76,7 @@ class Reference:
             hit = draw_features(task, keys[0].flatten(), place.flatten(), rate)
             hit &= units.present if units.shared else units.present[owner]
             donors = task.background[draws.integers(keys[1], place, len(task.background))].flatten(0, 1)
-            copies = perturb(x[owner], units.spread(numbers(hit, x.dtype), owner), donors)
+            copies = perturb(x[owner], units.spread(draws.numbers(hit, x.dtype), owner), donors)
         n_own = 1 + n_local
         own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(0, 1)  # (B * n_own, E)
         outputs = task.predict(own)
@@ -193,7 +193,7 @@ def run(
         origin, owner = jobs.index.take(flat // k), jobs.owner[job]
         hit = hits(job, place)
         baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
-        weights = pool.units.spread(numbers(hit, pool.pool.dtype), owner)
+        weights = pool.units.spread(draws.numbers(hit, pool.pool.dtype), owner)
         perturbed = perturb(pool.pool.index_select(0, origin), weights, baseline)
         surely = solid if len(solid) == 1 else solid.index_select(0, owner)
         changes = (hit & surely).view(torch.uint8).amax(1) > 0
@@ -417,13 +417,17 @@ def subset_distance(distances: Tensor, subset: Tensor, sizes: Tensor, kind: Dist
 
     `sizes` `(J or 1, F)` says how many elements each feature counts for.
     """
-    total = subset_sum(distances, numbers(subset, distances.dtype))
+    total = subset_sum(distances, draws.numbers(subset, distances.dtype))
     return total / subset_size(subset, sizes)[:, None].to(total.dtype) if kind == "rms" else total
 
 
 def subset_size(subset: Tensor, sizes: Tensor) -> Tensor:
     """Return how many elements each subset has in a distance, `(J,)`, at least 1."""
-    total = numbers(subset, torch.float64) @ sizes[0].double() if len(sizes) == 1 else (subset * sizes.double()).sum(1)
+    total = (
+        draws.numbers(subset, torch.float64) @ sizes[0].double()
+        if len(sizes) == 1
+        else (subset * sizes.double()).sum(1)
+    )
     return total.clamp(min=1)
 
 

@@ -74,7 +74,8 @@ def method_of(asked: fans.Explainer) -> CIMI:
 def untrained(asked: Any) -> Interpreter:
     """The interpreter that training begins with."""
     network = method_of(asked).build(method_of(asked).sizes(asked.task))
-    network.begin(asked.task, 0, 8)
+    method_of(asked).draw_weights(network, 0)
+    network.look(asked.task, 8)
     return network
 
 

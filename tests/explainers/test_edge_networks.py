@@ -9,7 +9,7 @@ import torch
 
 import fans
 from fans import draws
-from fans.explainers._edges import begin, embeddings
+from fans.explainers._edges import embeddings
 from fans.explainers._trained import Trained
 from fans.explainers.edge_networks import EdgeNetwork, MixUpExplainer, ReFine, concrete
 from tests.test_graph_space import Net, random_graph, undirected
@@ -87,13 +87,15 @@ def test_training_is_paid_once_and_reported_apart(method):
     before = asked.task.predict.n_rows
     training = asked.prepare()
     assert training["rows"] == asked.task.predict.n_rows - before
-    assert abs(training["rows"] - method_of(asked).training_cost(0)) <= 20
+    assert training["rows"] == method_of(asked).training_cost(0)
     assert training["seconds"] > 0
     assert len(training["loss"]) == 2
     spent = asked.task.predict.n_rows
     asked.scores(NODES)
     assert asked.prepare() == training
-    assert asked.task.predict.n_rows - spent == len(NODES) * (1 + method_of(asked).cost(10))
+    n_sizes = len(asked.task.split(NODES))  # what the model makes of all nodes is asked once for each
+    once = 0 if method == "refine" else n_sizes
+    assert asked.task.predict.n_rows - spent == once + len(NODES) * (1 + method_of(asked).cost(10))
 
 
 @pytest.mark.parametrize("method", TRAINED)
@@ -116,7 +118,7 @@ def test_a_saved_network_gives_the_same_scores(method, tmp_path):
     method_of(other).load(path)
     before = other.task.predict.n_rows
     assert other.scores(NODES) == pytest.approx(scores, abs=1e-6)
-    assert other.task.predict.n_rows - before <= 1 + len(NODES) * (1 + method_of(other).cost(10))
+    assert other.task.predict.n_rows - before < 5 + len(NODES) * (1 + method_of(other).cost(10))  # none of training
     assert method_of(other).training == method_of(asked).training
     with pytest.raises(fans.FansError, match="saved with `save`, got no file at"):
         method_of(other).load(tmp_path / "none")
@@ -150,12 +152,12 @@ def test_a_loss_that_is_no_number_ends_pg_explainer_s_training(monkeypatch):
 
     monkeypatch.setattr(theirs, "train", broken)
     asked = explainer("pg_explainer", n_epochs=4)
-    with pytest.warns(fans.FansWarning, match="not a number in epoch 1; the network of the epoch before is kept"):
+    with pytest.warns(fans.FansWarning, match="not a number in epoch 1; the network before it is kept"):
         scores = asked.scores(NODES)
     assert len(method_of(asked).training["loss"]) == 1
     monkeypatch.setattr(theirs, "train", real)
-    assert scores == pytest.approx(explainer("pg_explainer", n_epochs=1, temperature=(5.0, 5.0)).scores(NODES), abs=1)
-    assert np.isfinite(scores).all()
+    assert scores == pytest.approx(explainer("pg_explainer", n_epochs=1).scores(NODES), abs=1e-6)
+    assert np.ptp(scores[0]) > 0.01
 
 
 @pytest.mark.parametrize("method", ["gnn_explainer", "pg_explainer"])
@@ -166,6 +168,70 @@ def test_settings_do_not_leak_into_pytorch_geometric(method):
     settings = {"n_steps": 3} if method == "gnn_explainer" else QUICK
     fans.Explainer(MODEL, GRAPH, method=method, size=0.7, entropy=0.3, **settings).scores(NODES[:1])
     assert theirs(**made).coeffs == before
+
+
+def test_pg_explainer_is_pytorch_geometrics_on_the_whole_graph():
+    """The same network asked by PyTorch Geometric itself, with all nodes and edges, for one node after another."""
+    asked = explainer("pg_explainer", n_epochs=3)
+    found = asked(NODES)
+    assert found.edges is not None
+    explain = geometric.explain
+    theirs = explain.PGExplainer(epochs=3)
+    theirs.mlp, theirs._curr_epoch = method_of(asked).train(asked.task), 3
+    whole = explain.Explainer(
+        MODEL,
+        algorithm=theirs,
+        explanation_type="phenomenon",
+        edge_mask_type="object",
+        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
+    )
+    columns = {tuple(e): i for i, e in enumerate(GRAPH.edge_index.T.tolist())}
+    with torch.no_grad():
+        classes = MODEL(GRAPH.x, GRAPH.edge_index).argmax(1)
+    for i, node in enumerate(NODES):
+        mask = whole(GRAPH.x, GRAPH.edge_index, target=classes, index=node).edge_mask.detach().numpy()
+        real = found.edges[i][:, 0] >= 0
+        pairs = [tuple(e) for e in found.edges[i][real].tolist()]
+        both = [(mask[columns[e]] + mask[columns[e[::-1]]]) / 2 for e in pairs]
+        inside = np.array([mask[columns[e]] > 0 and mask[columns[e[::-1]]] > 0 for e in pairs])
+        assert inside.any()
+        assert found.heatmap[i][real][inside] == pytest.approx(np.array(both)[inside], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["gnn_explainer", "pg_explainer"])
+def test_rows_are_counted_where_pytorch_geometric_asks_the_model(method):
+    class Counting(Net):
+        n = 0
+
+        def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+            type(self).n += 1
+            return super().forward(x, edge_index, edge_weight)
+
+    settings = {"n_steps": 3} if method == "gnn_explainer" else QUICK
+    asked = fans.Explainer(Counting().eval(), GRAPH, method=method, max_batch=1, **settings)
+    asked.prepare()
+    before, Counting.n = asked.task.predict.n_rows, 0
+    asked.scores(NODES[:1])
+    assert asked.task.predict.n_rows - before == Counting.n
+
+
+@pytest.mark.parametrize("method", ["mixup_explainer", "refine"])
+def test_a_small_batch_of_the_model_changes_nothing_but_memory(method):
+    """No pass has more rows than `max_batch`, or than a pair of two graphs twice."""
+    seen = []
+
+    class Watching(Net):
+        def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+            seen.append(len(x))
+            return super().forward(x, edge_index, edge_weight)
+
+    model = Watching().eval()
+    large = explainer(method, model)
+    scores = large.scores(NODES)
+    seen.clear()
+    small = explainer(method, model, max_batch=4)
+    assert small.scores(NODES) == pytest.approx(scores, abs=1e-4)
+    assert max(seen) <= 4 * len(GRAPH.x)
 
 
 # --- Objectives by hand ----------------------------------------------------------------------------------------------
@@ -199,7 +265,7 @@ def test_the_loss_of_refine_by_hand(contrast):
     method, task = method_of(asked), asked.task
     assert isinstance(method, ReFine)
     network = method.build(method.sizes(task))
-    begin(network, "refine", 0)
+    method.draw_weights(network, 0)
     network.eval()
     with task.predict.session(), torch.enable_grad():
         lessons = method.lessons(task, 0)
@@ -255,7 +321,7 @@ def test_the_loss_of_mixup_by_hand():
     method, task = method_of(asked), asked.task
     assert isinstance(method, MixUpExplainer)
     network = method.build(method.sizes(task))
-    begin(network, method.name, 0)
+    method.draw_weights(network, 0)
     index, place = torch.tensor([2, 5, 0]), torch.tensor([8, 9, 10])
     with task.predict.session(), torch.enable_grad():
         lessons = method.lessons(task, 0)

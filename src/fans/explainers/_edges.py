@@ -1,28 +1,32 @@
 """What methods on the edges of graphs share: the model under masks of edges, and what it makes of the nodes."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from fans import draws
 from fans.core import ModelError, check_whole
-from fans.explainers._rivals import Inputs, check_number, probabilities, replacement
+from fans.explainers._rivals import Inputs, last_output, probabilities, replacement
 from fans.explainers._trained import Trained
-from fans.spaces.graph import FittedEdges
+from fans.spaces.graph import FittedEdges, message_layers
 from fans.task import Task
 
 TINY = 1e-12
 """Least probability whose logarithm is taken."""
 
 
-def answers(inputs: Inputs, *keeps: Tensor) -> list[Tensor]:
-    """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`, in one pass for all."""
+def answers(inputs: Inputs, *keeps: Tensor, **how: Any) -> list[Tensor]:
+    """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`, all asked at once.
+
+    What else is given goes to `differentiable`.
+    """
     n, owner = len(inputs), torch.arange(len(inputs))
     rows = [torch.lerp(inputs.missing, inputs.x, inputs.units.spread(keep, owner)) for keep in keeps]
-    out = probabilities(inputs.task, inputs.task.predict.differentiable(torch.cat(rows)))
+    out = probabilities(inputs.task, inputs.task.predict.differentiable(torch.cat(rows), **how))
     return list(torch.split(out, n))
 
 
@@ -42,13 +46,6 @@ def entropy(mask: Tensor) -> Tensor:
     return -(inside * inside.log() + (1 - inside) * (1 - inside).log())
 
 
-def message_layers(model: Any) -> list[nn.Module]:
-    """Return the layers of PyTorch Geometric in a model, in the order in which they were made."""
-    if not isinstance(model, nn.Module):
-        return []
-    return [m for m in model.modules() if any(kind.__name__ == "MessagePassing" for kind in type(m).__mro__)]
-
-
 def check_layers(task: Task, asker: str, why: str) -> None:
     """Refuse a model without layers of PyTorch Geometric to a method that looks into them."""
     if not task.predict.is_module:
@@ -61,32 +58,22 @@ def check_layers(task: Task, asker: str, why: str) -> None:
 
 
 def embeddings(task: Task, rows: Tensor) -> Tensor:
-    """Return what the last message-passing layer makes of the nodes `(nodes, h)` of the rows' graphs, in order."""
-    last, parts = list[Tensor](), list[Tensor]()
+    """Return what the last message-passing layer makes of the nodes `(nodes, h)` of the rows' graphs, in order.
 
-    def take(_: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
-        last[:] = [out.detach().cpu().float()]
-
-    handles = [layer.register_forward_hook(take) for layer in message_layers(task.predict.model)]
-    try:
-        for some in torch.split(rows, task.predict.max_batch):
-            task.predict(some)
-            parts += last
-    finally:
-        for handle in handles:
-            handle.remove()
-    return torch.cat(parts)
-
-
-def layer_sizes(task: Task) -> tuple[int, int]:
-    """Return how many numbers the last message-passing layer makes of a node, and how many nodes matter to an edge."""
-    space = task.space
+    Of a node among all its neighbours: what was cut out for another node's prediction does not have them. That is one
+    model row for all nodes, or one for each graph.
+    """
+    space, layers = task.space, message_layers(task.predict.model)
     assert isinstance(space, FittedEdges)
-    held, rows = space.together(space.learnable()[:1])
-    own = task.on(held, rows)
-    found = embeddings(own, rows.to(own.background.dtype)).shape[1]
-    task.predict.n_rows += own.predict.n_rows
-    return found, 3 if space.level == "node" else 2
+    with torch.no_grad():
+        if space.level == "node":
+            task.predict.n_rows += 1
+            whole = last_output(layers, partial(space.ask_whole, task.predict.model))
+            assert whole is not None
+            return whole.float()[space.joined(rows).origin]
+        pieces: Sequence[Tensor] = torch.split(rows, task.predict.max_batch)
+        parts = [last_output(layers, partial(task.predict, some)) for some in pieces]
+    return torch.cat([part for part in parts if part is not None]).float()
 
 
 @dataclass(frozen=True)
@@ -98,18 +85,15 @@ class TrainedOnEdges(Trained):
 
     Attributes:
         n_train: how many, drawn once.
-        n_epochs: over them.
-        rate: of Adam.
     """
 
+    modalities: ClassVar[tuple[str, ...]] = ("graph",)
+
     n_train: int = 100
-    n_epochs: int = 20
-    rate: float = 3e-3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_whole("n_train", self.n_train, 2)
-        check_whole("n_epochs", self.n_epochs, 1)
-        check_number("rate", self.rate, 0, above=True)
 
     def same(self, one: Task, other: Task) -> bool:
         """One graph, whatever the sizes of what is explained."""
@@ -122,7 +106,7 @@ class TrainedOnEdges(Trained):
         space = task.space
         assert isinstance(space, FittedEdges)
         able = space.learnable()
-        order = draws.words(key(self.name, seed, "nodes"), torch.arange(len(able))).argsort()
+        order = draws.words(self.key(seed, "nodes"), torch.arange(len(able))).argsort()
         names = sorted(able[i] for i in order[: self.n_train].tolist())
         held, rows = space.together(names)
         own = task.on(held, rows)
@@ -131,21 +115,25 @@ class TrainedOnEdges(Trained):
         return Inputs(own, rows, replacement(own, rows), outputs.argmax(1), held.units(rows), names, seed)
 
 
-def key(name: str, seed: int, what: str) -> Tensor:
-    """Return the key of a stream of draws in training."""
-    return draws.stream_keys(seed, [0], f"{name}/{what}")
+@dataclass(frozen=True)
+class OfLastLayer(TrainedOnEdges):
+    """A network of two layers that reads what the model's last layer makes of an edge's ends and the explained node."""
 
+    network_name: ClassVar[str] = "a network"
+    size_names: ClassVar[str] = "a last layer and a level"
+    width: ClassVar[int] = 64
 
-def begin(network: nn.Module, name: str, seed: int) -> None:
-    """Draw the weights of linear layers as torch does, evenly within the inverse root of their inputs."""
-    for path, layer in network.named_modules():
-        if isinstance(layer, nn.Linear):
-            for kind, parameter in layer.named_parameters():
-                u = draws.uniform(key(name, seed, f"start/{path}/{kind}"), torch.arange(parameter.numel()))
-                parameter.data = ((2 * u - 1) / math.sqrt(layer.in_features)).float().view_as(parameter)
+    def sizes(self, task: Task) -> tuple[int, ...]:
+        """Return how many numbers the last layer makes of a node, and how many nodes matter to an edge."""
+        space = task.space
+        assert isinstance(space, FittedEdges)
+        held, rows = space.together(space.learnable()[:1])
+        own = task.on(held, rows)
+        found = embeddings(own, rows.to(own.background.dtype)).shape[1]
+        task.predict.n_rows += own.predict.n_rows
+        return found, 3 if space.level == "node" else 2
 
-
-def two_layers(n_inputs: int, width: int) -> nn.Module:
-    """Return a network that makes one number of so many; its weights are not drawn yet."""
-    with torch.random.fork_rng(devices=[]):
-        return nn.Sequential(nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, 1))
+    def build(self, sizes: Sequence[int]) -> nn.Module:
+        """Return the network, its weights not drawn yet."""
+        with torch.random.fork_rng(devices=[]):
+            return nn.Sequential(nn.Linear(sizes[0] * sizes[1], self.width), nn.ReLU(), nn.Linear(self.width, 1))

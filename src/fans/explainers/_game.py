@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.explainers._shared import Drawn, Scores, Without
-from fans.pns import KERNELS, Settings, numbers
+from fans.pns import KERNELS, Settings
 from fans.spaces._shared import Blocks
 from fans.task import Task
 from fans.trials import Block, Jobs, draw_features, run, subset_distance
@@ -76,7 +76,7 @@ class Observed:
 
     def design(self) -> Tensor:
         """Return `(B, M, F)`: 1 for a feature hit with the subset, -1 with the rest."""
-        return numbers(self.of_subset, torch.float64) - numbers(self.of_rest, torch.float64)
+        return draws.numbers(self.of_subset, torch.float64) - draws.numbers(self.of_rest, torch.float64)
 
 
 def _contrast(by_subset: Tensor, by_rest: Tensor, share: Tensor, without: Without) -> Tensor:
@@ -196,7 +196,9 @@ def smooth_fit(observed: Observed, blocks: Blocks) -> tuple[Tensor, Tensor]:
     down, across, kept = _smooth_columns(blocks, SMALLEST)
     slopes, errors = [], []
     for i in range(len(observed.y)):
-        design = numbers(observed.of_subset[i], torch.float32) - numbers(observed.of_rest[i], torch.float32)  # (M, F)
+        design = draws.numbers(observed.of_subset[i], torch.float32) - draws.numbers(
+            observed.of_rest[i], torch.float32
+        )  # (M, F)
         z = (
             (down.T @ design.view(-1, blocks.rows, blocks.columns) @ across).flatten(1).index_select(1, kept)
         )  # (M, columns)

@@ -7,7 +7,6 @@ gradient with respect to the subset is computed, and at most `max_batch` rows ha
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 import torch
@@ -172,15 +171,7 @@ def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[T
 
 def logits(task: Task, rows: Tensor) -> Tensor:
     """Return raw outputs `(n, C)` through which gradients flow back to `rows`; a single one of two classes as both."""
-    parts = []
-    pieces: Sequence[Tensor] = torch.split(rows, task.predict.max_batch)
-    for piece in pieces:
-        if len(pieces) == 1:
-            parts.append(task.predict.differentiable(piece, raw=True))
-        else:
-            again = partial(task.predict.differentiable, raw=True)
-            parts.append(checkpoint(again, piece, use_reentrant=False, preserve_rng_state=False))
-    out = torch.cat(parts)
+    out = task.predict.differentiable(rows, raw=True)
     return torch.cat([-out, out], 1) if out.shape[1] < task.outputs.shape[1] else out
 
 

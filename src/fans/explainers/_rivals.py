@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fans import draws
 from fans.core import InputError, ModelError, is_number
@@ -48,14 +48,13 @@ class Inputs:
     def __len__(self) -> int:
         return len(self.x)
 
-    def part(self, where: slice) -> "Inputs":
-        """Return some of the inputs."""
+    def part(self, where: slice | Tensor) -> "Inputs":
+        """Return some of the inputs: a slice of them, or those at some places."""
         units = self.units
         if not units.shared:
             units = Units(units.of_element[where], units.size[where], units.shared)
-        return Inputs(
-            self.task, self.x[where], self.missing[where], self.target[where], units, self.ids[where], self.seed
-        )
+        ids = [self.ids[i] for i in torch.arange(len(self))[where].tolist()]
+        return Inputs(self.task, self.x[where], self.missing[where], self.target[where], units, ids, self.seed)
 
     def keys(self, stage: str) -> Tensor:
         """Return the key `(n,)` of each input's own stream of draws in a stage."""
@@ -117,6 +116,22 @@ def flowing(out: Tensor) -> Tensor:
         "Expected a module through which gradients flow, got outputs that do not depend on the input in torch; use "
         "a method that asks for outputs only, e.g. method='feature_ablation'"
     )
+
+
+def last_output(layers: Sequence[nn.Module], ask: Callable[[], object]) -> Tensor | None:
+    """Call `ask`, and return what the last of some layers to run returned; None if none did."""
+    last = list[Tensor]()
+
+    def take(_: nn.Module, __: tuple[object, ...], out: Tensor) -> None:
+        last[:] = [out]
+
+    handles = [layer.register_forward_hook(take) for layer in layers]
+    try:
+        ask()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return last[0].cpu() if last else None
 
 
 def probabilities(task: Task, outputs: Tensor) -> Tensor:

@@ -1,30 +1,45 @@
 """Methods whose network is trained once and explains any input: training, what it cost, and keeping the result."""
 
 import json
+import math
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from fans.core import InputError, write_atomically
+from fans import draws
+from fans.core import InputError, check_whole, write_atomically
+from fans.explainers._rivals import Adam, check_number
 from fans.explainers._shared import Method
 from fans.task import Task
 
 
 @dataclass(frozen=True)
 class Trained(Method):
-    """A method with a network of its own, trained on what it will not be asked to explain."""
+    """A method with a network of its own, trained on what it will not be asked to explain.
+
+    Attributes:
+        n_epochs: over what it learns from.
+        rate: of Adam, in training.
+    """
 
     network_name: ClassVar[str]
     """What the network is called in sentences, with its article."""
     size_names: ClassVar[str]
     """What `sizes` are, in sentences."""
+
+    n_epochs: int = 20
+    rate: float = 3e-3
+
+    def __post_init__(self) -> None:
+        check_whole("n_epochs", self.n_epochs, 1)
+        check_number("rate", self.rate, 0, above=True)
 
     @abstractmethod
     def sizes(self, task: Task) -> tuple[int, ...]:
@@ -37,6 +52,60 @@ class Trained(Method):
     @abstractmethod
     def learn(self, task: Task, network: Any, seed: int) -> list[float]:
         """Train the network; return the mean loss of each epoch. Gradients are enabled."""
+
+    def key(self, seed: int, what: str) -> Tensor:
+        """Return the key of a stream of draws in training."""
+        return draws.stream_keys(seed, [0], f"{self.name}/{what}")
+
+    def order(self, n: int, seed: int, epoch: int) -> Tensor:
+        """Return the order of n lessons in an epoch."""
+        return draws.words(self.key(seed, f"order/{epoch}"), torch.arange(n)).argsort()
+
+    def draw_weights(self, network: nn.Module, seed: int) -> None:
+        """Draw the weights of linear and convolutional layers as torch does: evenly, by the number of their inputs."""
+        for path, layer in network.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                for kind, parameter in layer.named_parameters():
+                    u = draws.uniform(self.key(seed, f"start/{path}/{kind}"), torch.arange(parameter.numel()))
+                    width = 1 / math.sqrt(layer.weight[0].numel())
+                    parameter.data = (width * (2 * u - 1)).float().view_as(parameter)
+
+    def descend(
+        self,
+        network: nn.Module,
+        seed: int,
+        n: int,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        batch: int,
+        piece: int,
+        decay: float = 0.0,
+    ) -> list[float]:
+        """Train on n lessons by Adam, each epoch in an order of its own; return the mean loss of each.
+
+        Args:
+            network: to train.
+            seed: of the orders.
+            n: how many lessons there are.
+            loss: the mean loss of lessons `index` `(m,)`, with draws from positions `place` `(m,)`.
+            batch: lessons a step.
+            piece: lessons that are looked at together; a batch's slope is the mean of its pieces'.
+            decay: of AdamW.
+        """
+        parameters = list(network.parameters())
+        optimiser, history = Adam(parameters, self.rate, decay), list[float]()
+        for epoch in range(self.n_epochs):
+            order, total = self.order(n, seed, epoch), 0.0
+            for step in torch.split(torch.arange(n), batch):
+                slopes = [torch.zeros_like(parameter) for parameter in parameters]
+                for place in torch.split(step, piece):
+                    value = loss(order[place], epoch * n + place)
+                    found = torch.autograd.grad(value, parameters, materialize_grads=True)
+                    for slope, more in zip(slopes, found, strict=True):
+                        slope.add_(more, alpha=len(place) / len(step))
+                    total += float(value.detach()) * len(place)
+                optimiser.step(slopes)
+            history.append(total / n)
+        return history
 
     def same(self, one: Task, other: Task) -> bool:
         """Tell whether a network trained for one task serves the other."""

@@ -1,8 +1,8 @@
 """CIMI: an interpreter network, trained once on the background, that masks any image."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -12,11 +12,11 @@ from torch.nn.functional import cosine_similarity, interpolate, logsigmoid
 from fans import draws
 from fans.core import InputError, check_whole
 from fans.explainers._rivals import (
-    Adam,
     ElementMethod,
     Inputs,
     check_number,
     flowing,
+    last_output,
     probabilities,
     replacement,
 )
@@ -70,9 +70,9 @@ class CIMI(Trained, ElementMethod):
     mix: float = 0.2
 
     def __post_init__(self) -> None:
-        for name in ("n_epochs", "batch", "width"):
+        super().__post_init__()
+        for name in ("batch", "width"):
             check_whole(name, getattr(self, name), 1)
-        check_number("rate", self.rate, 0, above=True)
         for name in ("sufficiency", "intervention", "prior", "mix"):
             check_number(name, getattr(self, name), 0)
         if self.mix > 1:
@@ -119,19 +119,13 @@ class CIMI(Trained, ElementMethod):
 
     def learn(self, task: Task, network: Any, seed: int) -> list[float]:
         """Train on the background."""
-        network.begin(task, seed, self._piece(task))
-        parameters = list(network.parameters())
-        optimiser = Adam(parameters, self.rate, decay=0.01)
-        n, history = len(task.background), []
-        for epoch in range(self.n_epochs):
-            order = draws.words(_key(seed, f"order/{epoch}"), torch.arange(n)).argsort()
-            total = 0.0
-            for place in torch.split(torch.arange(n), self.batch):
-                loss = self._loss(task, network, order[place], epoch * n + place, seed)
-                optimiser.step(torch.autograd.grad(loss, parameters))
-                total += float(loss.detach()) * len(place)
-            history.append(total / n)
-        return history
+        self.draw_weights(network, seed)
+        network.look(task, self._piece(task))
+
+        def loss(index: Tensor, place: Tensor) -> Tensor:
+            return self._loss(task, network, index, place, seed)
+
+        return self.descend(network, seed, len(task.background), loss, self.batch, self.batch, decay=0.01)
 
     def _piece(self, task: Task) -> int:
         """Return how many rows the model sees at a time in training: whatever `max_batch`, a batch if it fits."""
@@ -140,9 +134,9 @@ class CIMI(Trained, ElementMethod):
     def _loss(self, task: Task, network: "Interpreter", index: Tensor, place: Tensor, seed: int) -> Tensor:
         """Return the loss on background images `index` `(n,)`, drawn from positions `place` `(n,)`."""
         n, x, piece = len(task.background), task.background[index], self._piece(task)
-        other = draws.integers(_key(seed, "other"), place, n - 1)
+        other = draws.integers(self.key(seed, "other"), place, n - 1)
         x_other = task.background[other + (other >= index)]
-        toward = self.mix * draws.uniform(_key(seed, "mix"), place)[:, None].to(x.dtype)
+        toward = self.mix * draws.uniform(self.key(seed, "mix"), place)[:, None].to(x.dtype)
         planes, features = task.space.planes(x), _convolved(task, x, piece)
         mask = network(planes, features)
         share, missing = task.space.rows(mask).to(x.dtype), replacement(task, x)
@@ -199,19 +193,14 @@ class Interpreter(nn.Module):
             self.register_buffer(name, torch.ones(n_channels, 1, 1))
             self.register_buffer(f"feature_{name}", torch.ones(n_features, 1, 1))
 
-    def begin(self, task: Task, seed: int, piece: int) -> None:
-        """Draw the weights, and look at the background once, for its scales."""
+    def look(self, task: Task, piece: int) -> None:
+        """Look at the background once, for its scales."""
         pieces = torch.split(task.background, piece)
         self.mean, self.scale = _scales(task.space.planes(rows) for rows in pieces)
         if self.features is not None:
             with torch.no_grad():
                 found = (_convolved(task, rows, piece) for rows in pieces)
                 self.feature_mean, self.feature_scale = _scales(f for f in found if f is not None)
-        for name, layer in self.named_children():  # as torch begins, from our own draws
-            assert isinstance(layer, nn.Conv2d)
-            for kind, parameter in layer.named_parameters():
-                u = draws.uniform(_key(seed, f"start/{name}/{kind}"), torch.arange(parameter.numel()))
-                parameter.data = ((2 * u - 1) / math.sqrt(layer.weight[0].numel())).float().view_as(parameter)
 
     def forward(self, planes: Tensor, features: Tensor | None) -> Tensor:
         """Return the mask `(n, 1, height, width)` of images `(n, channels, height, width)`."""
@@ -221,11 +210,6 @@ class Interpreter(nn.Module):
             hidden = hidden + interpolate(self.features(scaled), planes.shape[2:], mode="bilinear")
         out: Tensor = self.out(self.inner(hidden.relu()).relu())
         return out.softmax(1)[:, 1:]
-
-
-def _key(seed: int, what: str) -> Tensor:
-    """Return the key of a stream of draws in training."""
-    return draws.stream_keys(seed, [0], f"cimi/{what}")
 
 
 def _scales(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
@@ -247,20 +231,10 @@ def _outputs(task: Task, rows: Tensor, piece: int) -> Tensor:
 
 def _convolved(task: Task, rows: Tensor, piece: int | None = None) -> Tensor | None:
     """Return the activations `(n, channels, h, w)` of the last `nn.Conv2d` that runs; None if none does."""
-    model, last, parts = task.predict.model, list[Tensor](), list[Tensor]()
-    convolutions = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
+    convolutions = [part for part in task.predict.model.modules() if isinstance(part, nn.Conv2d)]
     if not convolutions:
         return None
-
-    def take(_: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
-        last[:] = [out]
-
-    handles = [part.register_forward_hook(take) for part in convolutions]
-    try:
-        for some in torch.split(rows, piece or task.predict.max_batch):
-            task.predict.differentiable(some)
-            parts += last
-    finally:
-        for handle in handles:
-            handle.remove()
-    return torch.cat(parts).cpu() if parts else None
+    pieces: Sequence[Tensor] = torch.split(rows, piece or task.predict.max_batch)
+    parts = [last_output(convolutions, partial(task.predict.differentiable, some)) for some in pieces]
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None

@@ -17,18 +17,15 @@ from fans import draws
 from fans.core import InputError, check_whole
 from fans.explainers._edges import (
     TINY,
+    OfLastLayer,
     TrainedOnEdges,
     answers,
-    begin,
     check_layers,
     embeddings,
     entropy,
-    key,
-    layer_sizes,
     of_target,
-    two_layers,
 )
-from fans.explainers._rivals import Adam, Inputs, check_number, flowing, probabilities
+from fans.explainers._rivals import Adam, Inputs, check_number
 from fans.explainers._shared import Scores
 from fans.pns import Settings
 from fans.spaces._union import Joined
@@ -57,7 +54,7 @@ def concrete(logits: Tensor, keys: Tensor, place: Tensor, temperature: float) ->
 
 
 @dataclass(frozen=True)
-class MixUpExplainer(TrainedOnEdges):
+class MixUpExplainer(OfLastLayer):
     """MixUpExplainer: score an edge by PGExplainer's network, trained on graphs mixed with others.
 
     A graph cut down to its mask is like none that the model has seen. So a node a is joined to another one b, drawn
@@ -78,7 +75,6 @@ class MixUpExplainer(TrainedOnEdges):
         n_epochs: over them.
         rate: of Adam.
         batch: pairs a step.
-        width: of the network.
         size: price of an edge.
         entropy: price of undecided ones.
         temperature: of the samples.
@@ -88,16 +84,12 @@ class MixUpExplainer(TrainedOnEdges):
 
     name: ClassVar[str] = "mixup_explainer"
     label: ClassVar[str] = "MixUpExplainer"
-    modalities: ClassVar[tuple[str, ...]] = ("graph",)
     citation: ClassVar[str] = (
         "Zhang et al., MixupExplainer: Generalizing Explanations for Graph Neural Networks with Data Augmentation, "
         "KDD 2023"
     )
-    network_name: ClassVar[str] = "a network"
-    size_names: ClassVar[str] = "a last layer and a level"
 
     batch: int = 16
-    width: int = 64
     size: float = 0.05
     entropy: float = 1.0
     temperature: float = 1.0
@@ -106,8 +98,7 @@ class MixUpExplainer(TrainedOnEdges):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("batch", "width"):
-            check_whole(name, getattr(self, name), 1)
+        check_whole("batch", self.batch, 1)
         check_whole("n_links", self.n_links, 0)
         check_number("temperature", self.temperature, 0, above=True)
         for name in ("size", "entropy", "drop"):
@@ -122,62 +113,46 @@ class MixUpExplainer(TrainedOnEdges):
         check_layers(task, asker, "reads what they make of nodes")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
-        """One row, for what the model makes of the nodes; training is apart."""
-        return 1
+        """None of its own: one row tells what the model makes of all nodes; training is apart."""
+        return 0
 
     def training_cost(self, n_background: int) -> int:  # noqa: ARG002
-        """Four rows a pair, and two for what the model makes of each."""
-        return self.n_train * (2 + 4 * self.n_epochs)
-
-    def sizes(self, task: Task) -> tuple[int, ...]:
-        """Return how many numbers the last layer makes of a node, and of how many nodes an edge's logit is."""
-        return layer_sizes(task)
-
-    def build(self, sizes: Sequence[int]) -> nn.Module:
-        """Return a network of two layers."""
-        return two_layers(sizes[0] * sizes[1], self.width)
+        """Each node once, and four rows a pair; twice what the model makes of all nodes."""
+        return 2 + self.n_train * (1 + 4 * self.n_epochs)
 
     def learn(self, task: Task, network: Any, seed: int) -> list[float]:
         """Train on pairs of nodes."""
-        begin(network, self.name, seed)
+        self.draw_weights(network, seed)
         lessons = self.lessons(task, seed)
-        n, parameters, history = len(lessons), list(network.parameters()), []
         space: Any = lessons.task.space
-        seen = _split(embeddings(lessons.task, lessons.x), space.joined(lessons.x))
-        optimiser = Adam(parameters, self.rate)
-        for epoch in range(self.n_epochs):
-            order = draws.words(key(self.name, seed, f"order/{epoch}"), torch.arange(n)).argsort()
-            total = 0.0
-            for place in torch.split(torch.arange(n), self.batch):
-                loss = self.loss(lessons, network, seen, order[place], epoch * n + place)
-                optimiser.step(torch.autograd.grad(loss, parameters))
-                total += float(loss.detach()) * len(place)
-            history.append(total / n)
+        seen = torch.split(embeddings(lessons.task, lessons.x), space.joined(lessons.x).size.tolist())
+
+        def loss(index: Tensor, place: Tensor) -> Tensor:
+            return self.loss(lessons, network, seen, index, place)
+
+        piece = max(1, lessons.task.predict.max_batch // 4)
+        history = self.descend(network, seed, len(lessons), loss, self.batch, piece)
         task.predict.n_rows += lessons.task.predict.n_rows
         return history
 
-    def loss(self, lessons: Inputs, network: Any, seen: list[Tensor], index: Tensor, place: Tensor) -> Tensor:
-        """Return the loss of the nodes `index` `(m,)` and of as many others, drawn from positions `place` `(m,)`."""
-        m, n, seed = len(index), len(lessons), lessons.seed
-        other = draws.integers(key(self.name, seed, "other"), place, n - 1)
-        both = torch.cat([index, other + (other >= index)])
-        space: Any = lessons.task.space
-        x, units = lessons.x[both], space.units(lessons.x[both])
-        joined: Joined = space.joined(x)
-        logits = self._logits(network, joined, torch.cat([seen[i] for i in both.tolist()]), (2 * m, space.n_features))
+    def loss(self, lessons: Inputs, network: Any, seen: Sequence[Tensor], index: Tensor, place: Tensor) -> Tensor:
+        """Return the mean loss of nodes `index` `(m,)`, each with another, drawn from positions `place` `(m,)`."""
+        m, seed = len(index), lessons.seed
+        other = draws.integers(self.key(seed, "other"), place, len(lessons) - 1)
+        at = torch.cat([index, other + (other >= index)])
+        both = lessons.part(at)  # the m nodes, then the m others
+        space: Any = both.task.space
+        joined: Joined = space.joined(both.x)
+        logits = self._logits(network, joined, torch.cat([seen[i] for i in at.tolist()]), (2 * m, space.n_features))
         positions = torch.cat([2 * place, 2 * place + 1])
-        mask = concrete(logits, key(self.name, seed, "mask").expand(2 * m), positions, self.temperature)
+        mask = concrete(logits, self.key(seed, "mask").expand(2 * m), positions, self.temperature)
         rest = (1 - mask) * self._left(seed, "rest", positions, space.n_features).to(mask.dtype)
-        owner, present = torch.arange(2 * m), units.present
-        first = torch.cat([mask[:m], rest[m:]])
-        second = torch.cat([rest[:m], mask[m:]])
-        rows = [torch.lerp(lessons.missing[both], x, units.spread(keep, owner)) for keep in (first, second)]
         links = self._links(joined, m, place, seed)
-        n_nodes = int(joined.size.sum())
-        links = torch.cat([links, links + n_nodes], 1)
-        out = lessons.task.predict.differentiable(torch.cat(rows), links=links)
-        p = probabilities(lessons.task, flowing(out))
-        explained = torch.cat([p[:m], p[3 * m :]]).gather(1, lessons.target[both][:, None])[:, 0]
+        links = torch.cat([links, links + int(joined.size.sum())], 1)  # all graphs come twice
+        for_nodes, for_others = torch.cat([mask[:m], rest[m:]]), torch.cat([rest[:m], mask[m:]])
+        p = answers(both, for_nodes, for_others, links=links, whole=True)
+        explained = of_target(both, torch.cat([p[0][:m], p[1][m:]]))
+        present = both.present()
         decided = (entropy(mask) * present).sum(1) / present.sum(1).clamp(min=1)
         each = -explained.clamp(min=TINY).log() + self.size * (mask * present).sum(1) + self.entropy * decided
         total: Tensor = each.sum() / m
@@ -185,16 +160,13 @@ class MixUpExplainer(TrainedOnEdges):
 
     def _left(self, seed: int, what: str, place: Tensor, n: int) -> Tensor:
         """Return what is not dropped, `(m, n)`."""
-        return draws.bernoulli(key(self.name, seed, what).expand(len(place)), place, n, 1 - self.drop)
+        return draws.bernoulli(self.key(seed, what).expand(len(place)), place, n, 1 - self.drop)
 
     def _links(self, joined: Joined, m: int, place: Tensor, seed: int) -> Tensor:
         """Return the edges `(2, links)`, in both directions, between the first m graphs and the last m."""
         positions = place[:, None] * self.n_links + torch.arange(self.n_links)
         ends = [
-            (
-                joined.first[side][:, None]
-                + draws.integers(key(self.name, seed, what), positions, joined.size[side][:, None])
-            )
+            (joined.first[side][:, None] + draws.integers(self.key(seed, what), positions, joined.size[side][:, None]))
             for what, side in (("from", slice(0, m)), ("to", slice(m, 2 * m)))
         ]
         left = self._left(seed, "links", place, self.n_links) if self.n_links else torch.ones(m, 0, dtype=torch.bool)
@@ -216,12 +188,7 @@ class MixUpExplainer(TrainedOnEdges):
         assert isinstance(space, FittedEdges)
         joined = space.joined(inputs.x)
         logits = self._logits(network, joined, embeddings(task, inputs.x), (len(inputs), space.n_features))
-        return Scores(logits.sigmoid().double() * inputs.present(), None, torch.ones(len(inputs), dtype=torch.int64))
-
-
-def _split(of_nodes: Tensor, joined: Joined) -> list[Tensor]:
-    """Return what is known of the nodes `(nodes, h)` of several graphs, one tensor each."""
-    return list(torch.split(of_nodes, joined.size.tolist()))
+        return Scores(logits.sigmoid().double() * inputs.present(), None, torch.zeros(len(inputs), dtype=torch.int64))
 
 
 # --- ReFine ----------------------------------------------------------------------------------------------------------
@@ -264,14 +231,12 @@ class ReFine(TrainedOnEdges):
 
     name: ClassVar[str] = "refine"
     label: ClassVar[str] = "ReFine"
-    modalities: ClassVar[tuple[str, ...]] = ("graph",)
     citation: ClassVar[str] = (
         "Wang et al., Towards Multi-Grained Explainability for Graph Neural Networks, NeurIPS 2021"
     )
     network_name: ClassVar[str] = "networks"
     size_names: ClassVar[str] = "columns and classes"
 
-    n_epochs: int = 20
     rate: float = 1e-3
     batch: int = 32
     width: int = 50
@@ -324,26 +289,21 @@ class ReFine(TrainedOnEdges):
 
     def learn(self, task: Task, network: Any, seed: int) -> list[float]:
         """Train all classes' networks together."""
-        begin(network, self.name, seed)
+        self.draw_weights(network, seed)
         network.train()
         lessons = self.lessons(task, seed)
-        n, parameters, history = len(lessons), list(network.parameters()), []
-        optimiser = Adam(parameters, self.rate)
-        for epoch in range(self.n_epochs):
-            order = draws.words(key(self.name, seed, f"order/{epoch}"), torch.arange(n)).argsort()
-            total = 0.0
-            for place in torch.split(torch.arange(n), self.batch):
-                loss = self.loss(_some(lessons, order[place]), network, epoch * n + place)
-                optimiser.step(torch.autograd.grad(loss, parameters, materialize_grads=True))
-                total += float(loss.detach()) * len(place)
-            history.append(total / n)
+
+        def loss(index: Tensor, place: Tensor) -> Tensor:
+            return self.loss(lessons.part(index), network, place)
+
+        history = self.descend(network, seed, len(lessons), loss, self.batch, self.batch)
         task.predict.n_rows += lessons.task.predict.n_rows
         return history
 
     def loss(self, inputs: Inputs, network: Any, place: Tensor) -> Tensor:
         """Return the loss of some nodes, with samples drawn from positions `place` `(n,)`."""
         logits = self._logits(network, inputs)
-        mask = concrete(logits, key(self.name, inputs.seed, "mask").expand(len(inputs)), place, 1.0)
+        mask = concrete(logits, self.key(inputs.seed, "mask").expand(len(inputs)), place, 1.0)
         loss = self._priced(inputs, mask, answers(inputs, mask)[0])
         if not self.contrast:
             return loss
@@ -406,13 +366,6 @@ def contrast(said: Tensor, target: Tensor, temperature: float) -> Tensor:
     alike = (target[:, None] == target).to(said.dtype)
     share = (near * alike).sum(1) / near.sum(1).clamp(min=TINY)
     return -torch.logsumexp(share / temperature, 0)
-
-
-def _some(inputs: Inputs, at: Tensor) -> Inputs:
-    """Return some inputs by their places."""
-    x, space = inputs.x[at], inputs.task.space
-    ids = [inputs.ids[i] for i in at.tolist()]
-    return Inputs(inputs.task, x, inputs.missing[at], inputs.target[at], space.units(x), ids, inputs.seed)
 
 
 class EdgeNetwork(nn.Module):

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor
 
-from fans import draws
 from fans.core import check_whole, extra, warn
-from fans.explainers._edges import TrainedOnEdges, begin, check_layers, key, layer_sizes, two_layers
+from fans.explainers._edges import OfLastLayer, check_layers, embeddings
 from fans.explainers._rivals import Inputs, check_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
@@ -66,22 +65,22 @@ class GNNExplainer(Method):
         check_layers(task, f"method={self.name!r}", "masks their messages")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
-        """One row a step, and one without a mask."""
-        return self.n_steps + 1
+        """One row a step."""
+        return self.n_steps
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Learn one node's mask after another."""
-        coefficients = {"edge_size": self.size, "edge_ent": self.entropy}
-        algorithm = with_own(_theirs("GNNExplainer", self.name)(epochs=self.n_steps, lr=self.rate), coefficients)
+        algorithm = _theirs("GNNExplainer", self.name)(epochs=self.n_steps, lr=self.rate)
+        algorithm.coeffs |= {"edge_size": self.size, "edge_ent": self.entropy}
         return masks_of(Inputs.of(task, block), algorithm, self)
 
 
 @dataclass(frozen=True)
-class PGExplainer(TrainedOnEdges):
+class PGExplainer(OfLastLayer):
     """Score an edge by a network of both its ends and of the explained node, trained to keep classes likely.
 
     PyTorch Geometric's implementation: a network of two layers reads what the model's last layer makes of the three
-    nodes and gives the edge a logit. It is trained, one node after another, by Adam on
+    nodes, in the whole graph, and gives the edge a logit. It is trained, one node after another, by Adam on
     `-log p(target | M) + size * sum M + entropy * mean H(M)`, M being a concrete sample of the logits whose temperature
     falls from epoch to epoch; the sigmoid of the logit is the score, the mean of the two directions.
 
@@ -99,10 +98,7 @@ class PGExplainer(TrainedOnEdges):
 
     name: ClassVar[str] = "pg_explainer"
     label: ClassVar[str] = "PGExplainer"
-    modalities: ClassVar[tuple[str, ...]] = ("graph",)
     citation: ClassVar[str] = "Luo et al., Parameterized Explainer for Graph Neural Network, NeurIPS 2020"
-    network_name: ClassVar[str] = "a network"
-    size_names: ClassVar[str] = "a last layer and a level"
 
     size: float = 0.05
     entropy: float = 1.0
@@ -122,65 +118,64 @@ class PGExplainer(TrainedOnEdges):
         check_layers(task, f"method={self.name!r}", "masks their messages")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
-        """One row, for what the model makes of the nodes, and one that is never masked; training is apart."""
-        return 2
+        """None of its own: one row tells what the model makes of all nodes; training is apart."""
+        return 0
 
     def training_cost(self, n_background: int) -> int:  # noqa: ARG002
-        """Each node once, and twice an epoch."""
-        return 1 + self.n_train * (1 + 2 * self.n_epochs)
-
-    def sizes(self, task: Task) -> tuple[int, ...]:
-        """Return how many numbers the last layer makes of a node, and of how many nodes an edge's logit is."""
-        return layer_sizes(task)
-
-    def build(self, sizes: Sequence[int]) -> nn.Module:
-        """Return a network like theirs, whose size is known from the start."""
-        return two_layers(sizes[0] * sizes[1], 64)
+        """Each node once, and once an epoch; twice what the model makes of all nodes."""
+        return 2 + self.n_train * (1 + self.n_epochs)
 
     def learn(self, task: Task, network: Any, seed: int) -> list[float]:
         """Train on one node after another, in an order of its own each epoch."""
-        begin(network, self.name, seed)
+        self.draw_weights(network, seed)
         lessons = self.lessons(task, seed)
-        algorithm = self._algorithm(network)
+        algorithm, seen = self._algorithm(network), self._seen(lessons)
         wrapped(task, algorithm, self.name)  # tells it what the model returns
-        space: Any = lessons.task.space
-        cut = [space.alone(row) for row in lessons.x]
         n, history = len(lessons), list[float]()
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # they read their loss so
-            torch.manual_seed(int(key(self.name, seed, "samples")))
+            torch.manual_seed(int(self.key(seed, "samples")))
             for epoch in range(self.n_epochs):
                 before, total = deepcopy(network.state_dict()), 0.0
-                for i in draws.words(key(self.name, seed, f"order/{epoch}"), torch.arange(n)).argsort().tolist():
-                    x, edges, more, node = cut[i]
-                    classes = lessons.target[i].expand(len(x)) if node >= 0 else lessons.target[i : i + 1]
-                    more = more | ({"index": node} if node >= 0 else {})
-                    total += algorithm.train(epoch, task.predict.model, x, edges, target=classes, **more)
+                for i in self.order(n, seed, epoch).tolist():
+                    x, edges, more = asked(lessons, i)
+                    algorithm.seen = seen[i]
+                    total += algorithm.train(epoch, task.predict.model, x, edges, **more)
+                task.predict.n_rows += n
                 if not math.isfinite(total) or not all(p.isfinite().all() for p in network.parameters()):
                     network.load_state_dict(before)
-                    warn(
-                        f"PGExplainer's loss was not a number in epoch {epoch}; the network of the epoch before is kept"
-                    )
+                    warn(f"PGExplainer's loss was not a number in epoch {epoch}; the network before it is kept")
                     break
                 history.append(total / n)
-        task.predict.n_rows += lessons.task.predict.n_rows + 2 * n * len(history)
+        task.predict.n_rows += lessons.task.predict.n_rows
         return history
 
     def _algorithm(self, network: Any) -> Any:
-        """Return their algorithm around a network."""
+        """Return their algorithm around a network.
+
+        With coefficients of its own, which theirs shares with all instances, also those to come; and it does not ask
+        what the model makes of a node in the part of the graph that it is given: `seen` has that of the whole.
+        """
         made = _theirs("PGExplainer", self.name)(epochs=self.n_epochs, lr=self.rate)
         made.mlp = network
         made.optimizer = torch.optim.Adam(network.parameters(), self.rate)
         made._curr_epoch = self.n_epochs  # what is explained was trained
-        return with_own(
-            made,
-            {"edge_size": self.size, "edge_ent": self.entropy, "temp": list(self.temperature), "bias": self.bias},
-        )
+        own = {"edge_size": self.size, "edge_ent": self.entropy, "temp": list(self.temperature), "bias": self.bias}
+        made.coeffs = dict(made.coeffs) | own
+        made._get_embeddings = lambda *_, **__: made.seen
+        return made
+
+    def _seen(self, inputs: Inputs) -> Sequence[Tensor]:
+        """Return what the model makes of the nodes of each input's graph."""
+        space = inputs.task.space
+        assert isinstance(space, FittedEdges)
+        return torch.split(embeddings(inputs.task, inputs.x), space.joined(inputs.x).size.tolist())
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Score by the network, which is trained if that was not done. The rows are those of scoring."""
         network = self.train(task, block.seed)
-        return masks_of(Inputs.of(task, block), self._algorithm(network), self)
+        inputs = Inputs.of(task, block)
+        return masks_of(inputs, self._algorithm(network), self, self._seen(inputs))
 
 
 def _theirs(name: str, asker: str) -> Any:
@@ -189,12 +184,6 @@ def _theirs(name: str, asker: str) -> Any:
         return getattr(importlib.import_module("torch_geometric.explain"), name)
     except ImportError:
         raise extra("torch_geometric", "graph", f"method={asker!r}") from None
-
-
-def with_own(algorithm: Any, coefficients: dict[str, Any]) -> Any:
-    """Give an algorithm coefficients of its own: PGExplainer's are shared by all instances, also by those to come."""
-    algorithm.coeffs = dict(algorithm.coeffs) | coefficients
-    return algorithm
 
 
 def wrapped(task: Task, algorithm: Any, name: str) -> Any:
@@ -213,23 +202,30 @@ def wrapped(task: Task, algorithm: Any, name: str) -> Any:
     )
 
 
-def masks_of(inputs: Inputs, algorithm: Any, method: Method) -> Scores:
-    """Ask for one node's mask after another."""
+def asked(inputs: Inputs, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Return one input as PyTorch Geometric's algorithms take it: nodes, edges, and all else by name."""
+    space: Any = inputs.task.space
+    x, edges, more, node = space.alone(inputs.x[i])
+    if node < 0:
+        return x, edges, more | {"target": inputs.target[i : i + 1]}
+    return x, edges, more | {"target": inputs.target[i].expand(len(x)), "index": node}
+
+
+def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tensor] | None = None) -> Scores:
+    """Ask for one node's mask after another; `seen` is what the model makes of each one's nodes, where that is read."""
     task, space = inputs.task, inputs.task.space
     assert isinstance(space, FittedEdges)
-    made, scores = (
-        wrapped(task, algorithm, method.name),
-        torch.zeros(len(inputs), space.n_features, dtype=torch.float64),
-    )
+    made = wrapped(task, algorithm, method.name)
+    scores = torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
     seeds, n_edges = inputs.keys(method.name).tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
     n_bad, n_rows = 0, method.cost(space.n_features)
     for i in range(len(inputs)):
-        x, edges, more, node = space.alone(inputs.x[i])
-        classes = inputs.target[i].expand(len(x)) if node >= 0 else inputs.target[i : i + 1]
+        x, edges, more = asked(inputs, i)
+        if seen is not None:
+            algorithm.seen = seen[i]
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seeds[i])
-            found = made(x, edges, target=classes, **({"index": node} if node >= 0 else {}), **more)
-        mask = found.edge_mask.detach().double()[: n_edges[i]]
+            mask = made(x, edges, **more).edge_mask.detach().double()[: n_edges[i]]
         n_bad += int(not torch.isfinite(mask).all())
         scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
     if n_bad:

@@ -292,7 +292,7 @@ class DeepLift(ElementMethod):
 
         leaf = torch.cat([inputs.x, inputs.missing]).requires_grad_()
         with _hooked(task.predict.model, (*POINTWISE, *POOLS), enter, leave):
-            logits = task.predict.differentiable(leaf, raw=True)
+            logits = task.predict.differentiable(leaf, raw=True, whole=True)
             if logits.shape[1] < task.outputs.shape[1]:  # a single logit of two classes
                 logits = torch.cat([-logits, logits], 1)
             explained = logits.gather(1, inputs.target.repeat(2)[:, None])

@@ -84,6 +84,7 @@ class Joined:
     Attributes:
         x: `(m, d)` what is known of the nodes, each node of a graph once.
         node: `(nodes,)` which of them each node is.
+        origin: `(nodes,)` the number of each node in its own graph.
         edges: `(2, M)` the edges that are features, between nodes.
         feature: `(M,)` the feature of each, counted through: cutting * F + feature.
         first, size: `(n,)` the first node of each cutting and how many it has.
@@ -92,6 +93,7 @@ class Joined:
 
     x: Tensor
     node: Tensor
+    origin: Tensor
     edges: Tensor
     feature: Tensor
     first: Tensor
@@ -113,6 +115,7 @@ def join(pieces: list[Cutting], n_features: int) -> Joined:
     return Joined(
         x=everything[known],
         node=node,
+        origin=torch.cat([piece.nodes for piece in pieces]),
         edges=torch.cat([piece.edges + start for piece, start in zip(pieces, first, strict=True)], 1),
         feature=torch.cat([piece.feature + i * n_features for i, piece in enumerate(pieces)]),
         first=first,

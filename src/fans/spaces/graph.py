@@ -148,9 +148,7 @@ class _FittedGraph(FittedSpace):
         expected = self._outputs_on_whole(model, graph)[tried]
         if len(expected) and expected.ndim != 2:
             raise ModelError(f"Expected outputs (nodes, classes) from the model, got {tuple(expected.shape)}")
-        layers = 0
-        if isinstance(model, nn.Module):
-            layers = sum(any(kind.__name__ == "MessagePassing" for kind in type(m).__mro__) for m in model.modules())
+        layers = len(message_layers(model))
         candidates = [self._hops] if self._hops is not None else [*range(max(layers, 1), max(layers, 1) + 4)]
         for hops in candidates:
             self._hops = hops
@@ -444,6 +442,10 @@ class FittedEdges(_FittedGraph):
         part._hold([self._cutting(name) for name in names])
         return part, part.rows_of_all()
 
+    def ask_whole(self, model: Any) -> Any:
+        """Run the model on the whole graph that nodes are of."""
+        return self._outputs_on_whole(model, self.graphs[0])
+
     def joined(self, rows: Tensor) -> Joined:
         """Return the graphs of rows side by side, all edges as they are."""
         return join([self._cuttings[number] for number in rows[:, 0].long().tolist()], self.n_features)
@@ -512,6 +514,13 @@ class FittedFeatures(_FittedGraph):
     def element_names(self) -> tuple[str, ...]:
         """One name per column."""
         return self.feature_names[:-1]
+
+
+def message_layers(model: Any) -> list[nn.Module]:
+    """Return the layers of PyTorch Geometric in a model, in the order in which they were made."""
+    if not isinstance(model, nn.Module):
+        return []
+    return [m for m in model.modules() if any(kind.__name__ == "MessagePassing" for kind in type(m).__mro__)]
 
 
 def _pairs(subset: Any) -> list[tuple[int, int]] | None:
