@@ -32,9 +32,11 @@ ALTERNATIVES: Mapping[str, dict[str, Any]] = {
     "gradient, the paper's indicator": CLIMB | {"indicator": "paper"},
     "gradient, graph alone": CLIMB | {"n_local": 0},
     "gradient, logits": CLIMB | {"output": "raw"},
+    "gradient, only falls count": CLIMB | {"change": "fall"},
     "game": GAME,
     "game, phi 0.2": GAME | {"phi": 0.2},
     "game, phi 0.5": GAME | {"phi": 0.5},
+    "game, only falls count": GAME | {"change": "fall"},
     "game, graph alone": GAME | {"n_local": 0},
     "Banzhaf (control), 1,000 rows": {"method": "banzhaf", "n_samples": 1000},
     "IG": {"method": "integrated_gradients"},
@@ -48,6 +50,7 @@ COLUMNS = {
     "FID- top 12": ("fidelity_minus", {"form": "top", "top": 12}),
     "FID+ top 10 %": ("fidelity_plus", {"form": "top", "top": 0.1}),
     "FID- top 10 %": ("fidelity_minus", {"form": "top", "top": 0.1}),
+    "area between": ("fidelity_gap", {}),
 }
 
 

@@ -27,6 +27,8 @@ def change_of(f: Function, row: np.ndarray, hit: Sequence[int], baseline: np.nda
     before, after = np.atleast_1d(f(row[None])[0]), np.atleast_1d(f(moved[None])[0])
     if kind == "target":
         return abs(float(after[target]) - float(before[target]))
+    if kind == "fall":
+        return max(0.0, float(before[target]) - float(after[target]))
     if kind == "l2":
         return math.sqrt(sum((float(a) - float(b)) ** 2 for a, b in zip(after, before, strict=True)))
     return float(int(np.argmax(after)) != int(np.argmax(before)))

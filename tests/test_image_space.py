@@ -130,7 +130,7 @@ def test_pns_is_that_of_the_enumeration(channels, height, width, n_channels, sid
     }.get(str(baseline), np.full(shape, 0.3))
     missing = np.broadcast_to(missing, background.shape).reshape(12, -1)
     space = Image("patch" if side > 1 else "pixel", patch=side, channels=channels, sigma=1.5)
-    for kind, distance in (("target", "rms"), ("l2", "l2"), ("label", "rms")):
+    for kind, distance in (("target", "rms"), ("fall", "rms"), ("l2", "l2"), ("label", "rms")):
         out = fans.pns(
             curved, x, subset, background=background, space=space, baseline=image if baseline == "image" else baseline,
             radius=1.3, tolerance=0.2, change=kind, distance=distance, target=0, estimator="exact",  # type: ignore[arg-type]

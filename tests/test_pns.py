@@ -46,6 +46,8 @@ def assert_equal(found: fans.PNS, expected: dict[str, float], i: int = 0) -> Non
         ("gaussian", "l2", "l2", 0.3),
         ("indicator", "rms", "label", 0.5),
         ("indicator", "l2", "target", 0.8),
+        ("gaussian", "rms", "fall", 0.5),
+        ("indicator", "l2", "fall", 0.3),
     ],
 )
 @pytest.mark.filterwarnings("ignore::fans.FansWarning")

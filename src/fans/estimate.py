@@ -383,7 +383,7 @@ def pns(
         tolerance: c, a number, one per input, or `"noise"`, `"paper"`.
         kernel: `"gaussian"` or `"indicator"`, for closeness and change alike.
         distance: `"rms"` (standardised root mean square) or `"l2"`.
-        change: `"target"`, `"l2"` or `"label"`: what a changed prediction is.
+        change: `"target"`, `"fall"`, `"l2"` or `"label"`: what a changed prediction is.
         target: explained class, one per input or one for all; the predicted class by default.
         output: `"raw"` leaves a module's logits as they are.
         task: `"regression"` does so too, and asks an estimator for `predict`.

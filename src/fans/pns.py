@@ -11,7 +11,7 @@ standardised features (`distance="l2"` is the paper's); the exponent in Scott's 
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from fans.core import InputError, check_whole, choose, is_number, normal_quantil
 from fans.spaces._shared import Distance
 
 Kernel = Literal["gaussian", "indicator"]
-Change = Literal["target", "l2", "label"]
+Change = Literal["target", "fall", "l2", "label"]
 Estimator = Literal["exact", "weighted", "resample"]
 
 
@@ -134,15 +134,16 @@ def ess_radius(squared: Tensor, wanted: float) -> Tensor:
 def measure_change(after: Tensor, before: Tensor, target: Tensor, kind: Change) -> Tensor:
     """Return how much the prediction moved, `(n,)`.
 
-    `"target"`: absolute change of the explained class's output; `"l2"`: norm over all outputs; `"label"`: 1 if the
-    arg-max class changed.
+    `"target"`: absolute change of the explained class's output; `"fall"`: how far it fell, 0 if it rose; `"l2"`: norm
+    over all outputs; `"label"`: 1 if the arg-max class changed.
     """
     if kind == "l2":
         norm: Tensor = torch.linalg.vector_norm(after - before, dim=1)
         return norm
     if kind == "label":
         return (after.argmax(1) != before.argmax(1)).double()
-    return (after - before).gather(1, target[:, None])[:, 0].abs()
+    rise = (after - before).gather(1, target[:, None])[:, 0]
+    return (-rise).clamp(min=0) if kind == "fall" else rise.abs()
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ class Settings:
     def __post_init__(self) -> None:
         choose("`kernel`", self.kernel, KERNELS)
         choose("`distance`", self.distance, ("rms", "l2"))
-        choose("`change`", self.change, ("target", "l2", "label"))
+        choose("`change`", self.change, get_args(Change))
         choose("`estimator`", self.estimator, ("exact", "weighted", "resample"))
         choose("`scale`", self.scale, ("unit", "paper"))
         for name in ("n_factual", "n_perturb", "n_resample"):

@@ -65,6 +65,7 @@ def test_the_sentence_for_everything_and_for_other_changes(e):
     flipped = replace(e[0], change="label").sentences[0]
     assert "flips the predicted class" in flipped
     assert "moves the prediction by" in replace(e[0], change="l2").sentences[0]
+    assert f"lowers {e[0].target_name(0)} by more than" in replace(e[0], change="fall").sentences[0]
     assert "by more than" not in said(e, tolerance=[0.0])
 
 

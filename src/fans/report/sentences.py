@@ -60,9 +60,10 @@ def _verbs(e: Explanation, i: int) -> tuple[str, str]:
     if e.change == "label":
         return "flips the predicted class", "leaves it"
     subject = "the prediction" if e.change == "l2" else e.target_name(i)
+    verb = "lowers" if e.change == "fall" else "moves"
     if e.tolerance[i] > 0:
-        return f"moves {subject} by more than {number(e.tolerance[i])}", "leaves it within that"
-    return f"moves {subject}", "leaves it where it is"
+        return f"{verb} {subject} by more than {number(e.tolerance[i])}", "leaves it within that"
+    return f"{verb} {subject}", "leaves it where it is"
 
 
 def number(value: float) -> str:
