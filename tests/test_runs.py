@@ -24,7 +24,7 @@ import torch
 
 from fans import runs
 from fans.core import FansError, InputError, Interrupted
-from fans.runs import Cell, Record, Result, Run, describe, progress
+from fans.runs import Cell, Record, Result, Run, _disk, _ledger, _pace, _records, _run, describe, progress
 from fans.version import __version__
 from tests.runs_helper import PLAN, cells, do
 
@@ -56,6 +56,13 @@ class Begun:
                 return
             time.sleep(0.005)
         raise AssertionError(f"{n} cells or {key} were not begun in time: {self.keys}")
+
+
+def everywhere(monkeypatch, name, value):
+    """Put something in the place of a name in every module of the runner that has it."""
+    for module in (_ledger, _records, _run):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, value)
 
 
 @pytest.fixture
@@ -162,7 +169,7 @@ def test_no_worker_outlives_its_parent(tmp_path, launch, begun):
         time.sleep(0.02)  # the last one that was begun is still to be written
     process.kill()
     process.communicate(timeout=10)  # the worker that waits shares this output
-    with runs._locked(tmp_path / "run" / "locks" / f"{KEYS[0]}.lock") as ours:
+    with _disk.locked(tmp_path / "run" / "locks" / f"{KEYS[0]}.lock") as ours:
         assert ours
     assert [cell.key for cell in Run.open(tmp_path / "run").left()] == KEYS[:1]
 
@@ -216,14 +223,14 @@ def test_workers_give_the_same_records(tmp_path, begun, whole):
 
 
 def test_threads(monkeypatch):
-    monkeypatch.setattr(runs, "_cores", lambda: 8)
+    everywhere(monkeypatch, "cores", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert [runs._share(n) for n in (1, 2, 3, 4, 16)] == [3, 3, 2, 2, 1]
+    assert [_run._share(n) for n in (1, 2, 3, 4, 16)] == [3, 3, 2, 2, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "4,2")
-    assert [runs._share(n) for n in (1, 2, 3)] == [8, 4, 2]
+    assert [_run._share(n) for n in (1, 2, 3)] == [8, 4, 2]
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert runs._share(2) == 4
-    assert runs._threads() == torch.get_num_threads()
+    assert _run._share(2) == 4
+    assert _records.threads() == torch.get_num_threads()
 
 
 @pytest.mark.parametrize(("trouble", "workers"), [("raise", 1), ("raise", 2), ("exit", 1)])
@@ -378,7 +385,7 @@ def break_fifth(monkeypatch, owner, name, error):
         ),
     ],
 )
-@pytest.mark.parametrize("where", [(runs, "_write"), (Path, "replace")])
+@pytest.mark.parametrize("where", [(_ledger, "write"), (Path, "replace")])
 def test_a_write_that_fails_loses_nothing(tmp_path, begun, monkeypatch, whole, error, words, where):
     run = Run.create(tmp_path / "run", PLAN, cells(12))
     with monkeypatch.context() as patched:
@@ -407,7 +414,7 @@ def test_a_record_reaches_the_disk_before_it_has_its_name(tmp_path, monkeypatch)
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
-    runs._write(tmp_path / "a.json", b"12345")
+    _disk.write(tmp_path / "a.json", b"12345")
     assert steps == [5, ("a.json.partial", "a.json"), tmp_path.stat().st_ino]
 
 
@@ -432,7 +439,7 @@ def no_seconds(parts):
 
 def another_spec(parts):
     parts["facts"]["spec"]["seed"] = 8
-    parts["sha256"]["facts"] = runs._digest(parts["facts"])
+    parts["sha256"]["facts"] = _records.digest(parts["facts"])
 
 
 DAMAGE = {
@@ -682,7 +689,7 @@ def test_bad_cells(spec, cost, words):
 
 def test_a_record(tmp_path, monkeypatch):
     clock = iter([0.0, 10.0, 12.5, *[20.0] * 9])
-    monkeypatch.setattr(runs, "_now", lambda: next(clock))
+    everywhere(monkeypatch, "_now", lambda: next(clock))
     floats = np.array([0.1, -0.0, math.nan, math.inf, -math.inf, 5e-324])
     values = {
         "floats": floats,
@@ -716,19 +723,19 @@ def test_a_record(tmp_path, monkeypatch):
 
 def test_versions_of_other_packages_are_told(tmp_path, monkeypatch):
     run = Run.create(tmp_path, PLAN, cells(3))
-    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.1.0", "torch": "1"})
+    everywhere(monkeypatch, "versions", lambda: {"fans": "0.1.0", "torch": "1"})
     run.attempt(run.cells[0], do)
     run.attempt(run.cells[1], do)
-    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.1.0", "torch": "2"})
+    everywhere(monkeypatch, "versions", lambda: {"fans": "0.1.0", "torch": "2"})
     told: list[str] = []
     run.work(do, tell=told.append)
     assert told[1] == "2 of the records are of fans 0.1.0, torch 1; this is fans 0.1.0, torch 2"
 
 
 def test_a_run_of_another_version_of_ours_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.0.9", "torch": "2"})
+    everywhere(monkeypatch, "versions", lambda: {"fans": "0.0.9", "torch": "2"})
     Run.create(tmp_path, PLAN, cells(3))
-    monkeypatch.setattr(runs, "versions", lambda: {"fans": "0.1.0", "torch": "2"})
+    everywhere(monkeypatch, "versions", lambda: {"fans": "0.1.0", "torch": "2"})
     with pytest.raises(InputError, match=r"a run of fans 0.1.0 in .*, got one of fans 0.0.9; choose another folder"):
         Run.create(tmp_path, PLAN, cells(3))
 
@@ -738,7 +745,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr(runs, "_now", lambda: self.now)
+        everywhere(monkeypatch, "_now", lambda: self.now)
 
     def do(self, cell):
         self.now += {"fans": 0.02, "shap": 0.01}[cell.spec["method"]] * cell.cost
@@ -801,7 +808,7 @@ def test_costs_of_nothing(tmp_path, monkeypatch):
 
 def test_spans():
     seconds = (0.2, 99, 100, 5940, 6000, 359000, 1e6)
-    assert [runs._span(s) for s in seconds] == ["0 s", "99 s", "2 min", "99 min", "1.7 h", "99.7 h", "11.6 days"]
+    assert [_pace._span(s) for s in seconds] == ["0 s", "99 s", "2 min", "99 min", "1.7 h", "99.7 h", "11.6 days"]
 
 
 def test_a_dry_run_in_words(tmp_path, monkeypatch):

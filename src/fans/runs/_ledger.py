@@ -1,0 +1,261 @@
+"""The ledger of a run: a folder with a plan, and one record for each finished cell."""
+
+import itertools
+import json
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from fans.core import InputError
+from fans.runs._disk import is_full, locked, saving, sync, write
+from fans.runs._records import Cell, Record, Result, differences, plain, restored, versions
+
+_now = time.monotonic
+
+Outcome = Literal["done", "elsewhere", "failed"]
+
+
+class _Known(NamedTuple):
+    """What is remembered of a record file once it was read."""
+
+    mark: tuple[int, ...]
+    seconds: float
+    versions: Mapping[str, str]
+    problem: str
+
+
+@dataclass
+class Ledger:
+    """A folder with a plan and the records of its finished cells.
+
+    Below the folder lie `plan.json`, `records/<key>.json`, `failures/<key>.txt` of cells that raised, and `locks/`,
+    empty files that a process locks while it is at a cell: the system frees them when it dies, however it dies.
+    A cell is done when its record is there, whole and with the right checksums; nothing else is kept of what is done.
+    Nothing in the folder is ever executed.
+
+    Attributes:
+        folder: where it lies.
+        plan: the settings of the experiment.
+        cells: all of them, done or not.
+    """
+
+    folder: Path
+    plan: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    _known: dict[str, _Known] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        plan: Mapping[str, Any],
+        cells: Iterable[Cell],
+        *,
+        grows: Collection[str] = (),
+        dry: bool = False,
+    ) -> Self:
+        """Begin a run in `folder`, or go on with the one that is there.
+
+        Args:
+            folder: made where it is not there.
+            plan: the settings of the experiment; what is not in the cells' specs and matters belongs in here.
+            cells: the work; where a run is there all its cells must be among them, and what is done stays done.
+            grows: the settings that only say how much is asked for: they may differ from those of the run there.
+            dry: check all this, and write nothing.
+
+        Raises:
+            InputError: the folder holds another experiment.
+            FansError: it cannot be written to.
+        """
+        run = cls(Path(folder), restored(plain(plan, "plan")), tuple(cells))
+        twice = [key for key, n in Counter(cell.key for cell in run.cells).items() if n > 1]
+        if twice or not run.cells:
+            raise InputError(
+                f"Expected at least one cell, and each once, got {twice[0] + ' twice' if twice else 'none'}"
+            )
+        if dry:
+            run._changes(grows)
+            return run
+        with saving(run.folder):
+            run._make_folders()
+            with locked(run.folder / "plan.lock", patient=True):
+                if run._changes(grows):
+                    write(run.folder / "plan.json", run._encoded())
+        return run
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Self:
+        """Return the run that is in `folder`."""
+        path = Path(folder) / "plan.json"
+        try:
+            found = restored(json.loads(path.read_bytes()))
+            run = cls(Path(folder), found["plan"], tuple(Cell(c["spec"], c["cost"]) for c in found["cells"]))
+        except FileNotFoundError:
+            raise InputError(f"Expected a run in {folder}, got no plan.json there; check the folder") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"Expected the plan of a run, got {path}, which is not one ({type(error).__name__}); "
+                "delete it and give the same command: the records stay good"
+            ) from None
+        return run
+
+    def measured(self) -> dict[str, float]:
+        """Return the keys of the cells done, and the seconds that each took."""
+        seen = {cell.key: self.look(cell) for cell in self.cells}
+        return {key: known.seconds for key, known in seen.items() if known and not known.problem}
+
+    def done(self) -> list[Cell]:
+        """Return the cells whose record is there and whole."""
+        measured = self.measured()
+        return [cell for cell in self.cells if cell.key in measured]
+
+    def left(self) -> list[Cell]:
+        """Return the cells still to do."""
+        measured = self.measured()
+        return [cell for cell in self.cells if cell.key not in measured]
+
+    def damaged(self) -> dict[str, str]:
+        """Return the keys of the cells whose record is no good, and why; `work` sets it aside and does them again."""
+        seen = {cell.key: self.look(cell) for cell in self.cells}
+        return {key: known.problem for key, known in seen.items() if known and known.problem}
+
+    def failures(self) -> dict[str, str]:
+        """Return the keys of the cells that failed when they were last tried, and the reason in a line."""
+        return {c.key: self.reason(c) for c in self.left() if self._failure(c).is_file()}
+
+    def records(self) -> list[Record]:
+        """Read the records of all cells done, in the order of the plan."""
+        return [Record.decode(self._record(cell).read_bytes(), cell) for cell in self.done()]
+
+    def attempt(self, cell: Cell, do: Callable[[Cell], Result], failed_at: int | None = None) -> Outcome:
+        """Do one cell and write its record, unless another process has it, or had it.
+
+        Args:
+            cell: of this run.
+            do: what does it.
+            failed_at: when it failed before (see `failed_at`); failed later than that, it is not tried again.
+        """
+        with saving(self.folder), locked(self.folder / "locks" / f"{cell.key}.lock") as ours:
+            if not ours:
+                return "elsewhere"
+            if (known := self.look(cell)) and not known.problem:
+                return "done"
+            if self.failed_at(cell) not in (None, failed_at):
+                return "failed"
+            self._set_aside(cell)
+            began = _now()
+            try:
+                content = Record.of(cell, do(cell), _now() - began).encode()
+            except KeyboardInterrupt:
+                raise
+            except (Exception, SystemExit) as error:
+                if is_full(error):
+                    raise
+                self._write_failure(cell, f"{type(error).__name__}: {error}", traceback.format_exc())
+                return "failed"
+            write(self._record(cell), content)
+            self._failure(cell).unlink(missing_ok=True)
+            return "done"
+
+    def _make_folders(self) -> None:
+        for name in ("records", "locks", "failures"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        sync(self.folder)
+        sync(self.folder.parent)
+
+    def give_up(self, cell: Cell, reason: str) -> Outcome:
+        """Note that a cell failed, unless another process has it, or did it."""
+        with saving(self.folder), locked(self.folder / "locks" / f"{cell.key}.lock") as ours:
+            if not ours:
+                return "elsewhere"
+            if (known := self.look(cell)) and not known.problem:
+                return "done"
+            self._write_failure(cell, reason)
+            return "failed"
+
+    def _record(self, cell: Cell) -> Path:
+        return self.folder / "records" / f"{cell.key}.json"
+
+    def _failure(self, cell: Cell) -> Path:
+        return self.folder / "failures" / f"{cell.key}.txt"
+
+    def look(self, cell: Cell) -> _Known | None:
+        """Return what is known of a record, None where there is none; a file is read again only if it has changed."""
+        path = self._record(cell)
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return None
+        mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        known = self._known.get(cell.key)
+        if known is None or known.mark != mark:
+            try:
+                now = Record.decode(path.read_bytes(), cell).circumstances
+                known = _Known(mark, now["seconds"], now["versions"], "")
+            except (OSError, ValueError) as error:
+                known = _Known(mark, 0.0, {}, str(error))
+            self._known[cell.key] = known
+        return known
+
+    def _set_aside(self, cell: Cell) -> None:
+        """Give a record that is no good another name; only who has locked the cell may do so."""
+        path = self._record(cell)
+        if path.exists():
+            names = (path.with_name(f"{path.name}.damaged{n or ''}") for n in itertools.count())
+            path.rename(next(name for name in names if not name.exists()))
+
+    def _write_failure(self, cell: Cell, reason: str, details: str = "") -> None:
+        reason = " ".join(reason.split())[:300]
+        write(self._failure(cell), f"{reason}\n\n{details}".encode(errors="replace"))
+
+    def failed_at(self, cell: Cell) -> int | None:
+        """Return when a cell last failed, by the clock of the file system; None where it never did."""
+        try:
+            return self._failure(cell).stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def reason(self, cell: Cell) -> str:
+        try:
+            return self._failure(cell).read_text(errors="replace").partition("\n")[0]
+        except FileNotFoundError:  # another process has tried again since
+            return "no longer known"
+
+    def _encoded(self) -> bytes:
+        cells = [{"key": cell.key, "cost": int(cell.cost), "spec": plain(cell.spec, "spec")} for cell in self.cells]
+        content = {"plan": plain(self.plan, "plan"), "versions": versions(), "cells": cells}
+        return json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"
+
+    def _changes(self, grows: Collection[str]) -> bool:
+        """Tell whether the plan in the folder must be written; raise if it is of another experiment."""
+        if not (self.folder / "plan.json").exists():
+            return True
+        there = type(self).open(self.folder)
+        _refuse_other_version(self.folder)
+        differing = differences(*({k: v for k, v in run.plan.items() if k not in grows} for run in (there, self)))
+        keys = {cell.key for cell in self.cells}
+        lost = [cell for cell in there.cells if cell.key not in keys]
+        if not differing and lost:
+            nearest = min((differences(lost[0].spec, cell.spec) for cell in self.cells), key=len)
+            differing = [f"{len(lost)} of its {len(there.cells)} cells are not in this one", *nearest]
+        if differing:
+            more = f", and {len(differing) - 3} more" if len(differing) > 3 else ""
+            raise InputError(
+                f"Expected {self.folder} to hold this experiment, got another: {', '.join(differing[:3])}{more}; "
+                "choose another folder (--out), or the same settings"
+            )
+        return (there.plan, there.cells) != (self.plan, self.cells)
+
+
+def _refuse_other_version(folder: Path) -> None:
+    """Raise if a run was begun by another version of this package, whose records may mean something else."""
+    there = json.loads((folder / "plan.json").read_bytes()).get("versions", {}).get("fans")
+    if there != versions()["fans"]:
+        raise InputError(
+            f"Expected a run of fans {versions()['fans']} in {folder}, got one of fans {there}; "
+            "choose another folder (--out), or go on with that version"
+        )
