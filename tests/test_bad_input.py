@@ -283,7 +283,7 @@ def test_subsets(ask, subset, message):
     [
         ("kernel", "'gaussian', 'indicator'"),
         ("distance", "'rms', 'l2'"),
-        ("change", "'target', 'l2', 'label'"),
+        ("change", "'target', 'fall', 'l2', 'label'"),
         ("estimator", "'exact', 'weighted', 'resample'"),
         ("scale", "'unit', 'paper'"),
         ("radius", "'scott', 'ess', 'paper'"),
