@@ -198,6 +198,26 @@ def test_pg_explainer_is_pytorch_geometrics_on_the_whole_graph():
         assert found.heatmap[i][real][inside] == pytest.approx(np.array(both)[inside], abs=1e-5)
 
 
+def test_gnn_explainer_leaves_no_mask_that_keeps_pg_explainer_from_learning():
+    """PyTorch Geometric makes parameters, which no gradient passes, of all masks of a layer that once had one."""
+    model, fresh = Net().eval(), Net().eval()
+    fresh.load_state_dict(model.state_dict())
+    before = {name: list(layer._parameters) for name, layer in model.named_modules()}
+    expected = weights(explainer("pg_explainer", fresh))
+    fans.Explainer(model, GRAPH, method="gnn_explainer", n_steps=2).scores(NODES[:1])
+    assert {name: list(layer._parameters) for name, layer in model.named_modules()} == before
+    assert all(torch.equal(a, b) for a, b in zip(weights(explainer("pg_explainer", model)), expected, strict=True))
+    used = Net().eval()  # by PyTorch Geometric itself
+    used.load_state_dict(model.state_dict())
+    theirs = geometric.explain.GNNExplainer(epochs=2)
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    own = geometric.explain.Explainer(
+        used, theirs, explanation_type="model", edge_mask_type="object", model_config=config
+    )
+    own(GRAPH.x, GRAPH.edge_index, index=NODES[0])
+    assert all(torch.equal(a, b) for a, b in zip(weights(explainer("pg_explainer", used)), expected, strict=True))
+
+
 @pytest.mark.parametrize("method", ["gnn_explainer", "pg_explainer"])
 def test_rows_are_counted_where_pytorch_geometric_asks_the_model(method):
     class Counting(Net):

@@ -1,14 +1,16 @@
 """GNNExplainer and PGExplainer: PyTorch Geometric's, on the part of the graph that a prediction is computed from.
 
 Both mask messages: degrees stay as they were. Theirs take draws from torch's global generator, PGExplainer keeps its
-settings in one dictionary for all instances, and either can end in numbers that are none; here every instance has its
-own settings, every node its own seed, and a mask that is no number counts as 0 with a warning.
+settings in one dictionary for all instances, either can end in numbers that are none, and what one leaves in a model's
+layers keeps the other from learning; here every instance has its own settings, every node its own seed, a mask that is
+no number counts as 0 with a warning, and the model is as it was.
 """
 
 import importlib
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,7 +23,7 @@ from fans.explainers._edges import OfLastLayer, check_layers, embeddings
 from fans.explainers._rivals import Inputs, check_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
-from fans.spaces.graph import FittedEdges
+from fans.spaces.graph import FittedEdges, message_layers
 from fans.task import Task
 from fans.trials import Block
 
@@ -132,7 +134,7 @@ class PGExplainer(OfLastLayer):
         algorithm, seen = self._algorithm(network), self._seen(lessons)
         wrapped(task, algorithm, self.name)  # tells it what the model returns
         n, history = len(lessons), list[float]()
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), without_masks(task.predict.model):
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # they read their loss so
             torch.manual_seed(int(self.key(seed, "samples")))
             for epoch in range(self.n_epochs):
@@ -202,6 +204,28 @@ def wrapped(task: Task, algorithm: Any, name: str) -> Any:
     )
 
 
+@contextmanager
+def without_masks(model: Any) -> Iterator[None]:
+    """Leave no trace of a mask in a model's layers, neither from before nor for later.
+
+    A layer that once had a mask as a parameter, as GNNExplainer leaves it, makes parameters of all later ones, and no
+    gradient reaches PGExplainer's network any more.
+    """
+    clear = importlib.import_module("torch_geometric.explain.algorithm.utils").clear_masks
+
+    def clean() -> None:
+        clear(model)
+        for layer in message_layers(model):
+            layer._parameters.pop("_edge_mask", None)
+            layer._edge_mask = None  # type: ignore[assignment]
+
+    clean()
+    try:
+        yield
+    finally:
+        clean()
+
+
 def asked(inputs: Inputs, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return one input as PyTorch Geometric's algorithms take it: nodes, edges, and all else by name."""
     space: Any = inputs.task.space
@@ -223,7 +247,7 @@ def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tens
         x, edges, more = asked(inputs, i)
         if seen is not None:
             algorithm.seen = seen[i]
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        with torch.enable_grad(), torch.random.fork_rng(devices=[]), without_masks(task.predict.model):
             torch.manual_seed(seeds[i])
             mask = made(x, edges, **more).edge_mask.detach().double()[: n_edges[i]]
         n_bad += int(not torch.isfinite(mask).all())
