@@ -308,3 +308,60 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
     assert int(done.stdout) < 20_000
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_gradients_of_more_rows_than_a_batch(whole):
+    """The same as of one pass, each row counted once; no pass is larger than `max_batch` unless it must be whole."""
+    sizes: list[int] = []
+
+    class Watched(nn.Module):
+        def forward(self, x):
+            sizes.append(len(x))
+            return torch.stack([x.sin().sum(1), (x**2).sum(1)], 1)
+
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(10, 3)))
+    asked = fans.Explainer(Watched().double().eval(), rows, max_batch=4).task.predict
+    leaf, before = rows.clone().requires_grad_(), asked.n_rows
+    sizes.clear()
+    with asked.session(), torch.enable_grad():
+        out = asked.differentiable(leaf, raw=True, whole=whole)
+        assert sizes == ([10] if whole else [4, 4, 2])
+        (slope,) = torch.autograd.grad(out[:, 0].sum() + 2 * out[:, 1].sum(), leaf)
+    assert asked.n_rows - before == 10
+    assert torch.allclose(out.detach(), torch.stack([rows.sin().sum(1), (rows**2).sum(1)], 1))
+    assert torch.allclose(slope, rows.cos() + 4 * rows)
+
+
+def test_a_network_sees_fewer_rows_at_a_time_than_exist():
+    """By default; whoever gives `max_batch` gets batches of it, and so does what is no network."""
+    sizes: list[int] = []
+
+    class Watched(nn.Linear):
+        def forward(self, x):
+            sizes.append(len(x))
+            return super().forward(x)
+
+    rows = torch.from_numpy(np.random.default_rng(0).random((300, 3072), np.float32))
+    module = Watched(3072, 2).eval()
+
+    def asked(model, **how):
+        predict = fans.Explainer(model, rows, **how).task.predict
+        sizes.clear()
+        with predict.session():
+            predict(rows)
+        return predict
+
+    predict = asked(module)
+    assert (predict.max_batch, predict.n_seen) == (341, 85)
+    assert sizes == [85, 85, 85, 45]
+    asked(module, max_batch=200)
+    assert sizes == [200, 100]
+    asked(lambda x: module(torch.as_tensor(x)).softmax(1).numpy(force=True))
+    assert sizes == [300]
+    with predict.session(), torch.enable_grad():
+        sizes.clear()
+        leaf = rows.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(predict.differentiable(leaf, raw=True)[:, 0].sum(), leaf)
+        assert sizes == [85, 85, 85, 45]  # the memory is there: nothing is computed again
+    assert torch.allclose(slope, module.weight[0].detach().expand(300, -1))

@@ -100,7 +100,7 @@ def evaluate(
         torch.from_numpy(explanation.target.astype(np.int64)),
         explanation.ids,
         explanation.seed,
-        max_batch or (explainer.task.predict.max_batch if explainer is not None else 1024),
+        max_batch or (explainer.task.predict.n_seen if explainer is not None else 1024),
         None if explainer is None else _explain_with(explainer),
         None if truth is None else space.planes(torch.as_tensor(np.array(truth)).flatten(1)),
         returns=_returns(explainer) if model is None and explainer is not None else None,
@@ -182,7 +182,7 @@ def _node_case(
 
     known = None if truth is None else truth[column][None]
     heatmap, parts = (space.shown(units.spread(v, owner))[:, :n_edges] for v in (values, values / units.n_elements))
-    size = max_batch or task.predict.max_batch
+    size = max_batch or task.predict.n_seen
     returns: Literal["logits", "probabilities"] = "logits" if task.predict.is_module else "probabilities"
     return Case(
         *(ask, row[None, 1 : 1 + n_edges], heatmap, torch.tensor([target]), [name], seed, size),

@@ -27,17 +27,20 @@ class Predictor:
     A torch module runs in evaluation mode without gradients (inside `session`), its logits turned into probabilities.
     A scikit-learn estimator answers with `predict_proba` if it has it, else `predict`. Any other callable's output is
     used as it is.
+
+    Attributes:
+        max_batch: most rows that exist at a time, with what the model makes of them.
+        n_seen: most of them that the model sees in one call: all, but that a network on the CPU is faster with few.
+        n_rows: rows the model was asked.
     """
 
-    def __init__(
-        self, model: Any, space: FittedSpace, *, output: Output, task: TaskKind | None, max_batch: int
-    ) -> None:
+    def __init__(self, model: Any, space: FittedSpace, *, output: Output, task: TaskKind | None) -> None:
         choose("`output`", output, ("probability", "raw"))
         if task is not None:
             choose("`task`", task, ("classification", "regression"))
         self.model = model
         self.space = space
-        self.max_batch = max_batch
+        self.max_batch = self.n_seen = 1
         self.n_rows = 0
         self.target_names: tuple[str, ...] | None = None
         self._squash: Callable[[Tensor], Tensor] | None = None
@@ -71,10 +74,18 @@ class Predictor:
             f"Expected a torch module, a scikit-learn estimator or a callable as model, got {type(model).__name__}"
         )
 
-    def reading(self, space: FittedSpace, max_batch: int) -> "Predictor":
+    def bound_batches(self, max_batch: int | None) -> None:
+        """Let the model see at most `max_batch` rows at a time, or what serves rows of this size if that is None."""
+        self.max_batch = self.n_seen = int(max_batch or self.space.default_batch)
+        if max_batch is None and self._module is not None:
+            on = {parameter.device.type for parameter in self._module.parameters()}
+            self.n_seen = self.space.network_batch if on == {"cpu"} else self.max_batch
+
+    def reading(self, space: FittedSpace, max_batch: int | None) -> "Predictor":
         """Return the same model for rows of another layout, its rows counted anew."""
         other = copy(self)
-        other.space, other.max_batch, other.n_rows = space, max_batch, 0
+        other.space, other.n_rows = space, 0
+        other.bound_batches(max_batch)
         other._call = other._resolve(other.model, other._task)
         return other
 
@@ -123,13 +134,13 @@ class Predictor:
         return outputs
 
     def __call__(self, rows: Tensor, *, fresh: bool = False) -> Tensor:
-        """Return outputs `(n, C)`, evaluated in batches of at most `max_batch` rows.
+        """Return outputs `(n, C)`, evaluated in batches of at most `n_seen` rows.
 
         A model may overwrite what it is given, so it gets a copy, unless the rows are `fresh` and nobody else's.
         """
         if not len(rows):
             raise InputError("Expected at least one row to evaluate, got none")
-        pieces = [rows[i : i + self.max_batch] for i in range(0, len(rows), self.max_batch)]
+        pieces = [rows[i : i + self.n_seen] for i in range(0, len(rows), self.n_seen)]
         parts = [self._checked(piece if fresh else piece.clone()) for piece in pieces]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -196,16 +207,18 @@ class Predictor:
     def differentiable(self, rows: Tensor, *, raw: bool = False, whole: bool = False, **how: Any) -> Tensor:
         """Return outputs `(n, C)` through which gradients flow back to `rows`.
 
-        More rows than `max_batch` go through the model in pieces, whose activations are computed again on the way back,
-        unless they must be `whole`: seen by the model together. `raw`: as they come. What else is given goes to the
-        space's `ask`.
+        They go through the model in pieces, unless they must be `whole`: seen by the model together. The activations of
+        more rows than `max_batch` are computed again on the way back. `raw`: as they come. What else is given goes to
+        the space's `ask`.
         """
         self.n_rows += len(rows)
-        if len(rows) <= self.max_batch or whole:
+        if whole or len(rows) <= self.n_seen:
             return self._one_pass(rows, raw, **how)
-        pieces: Sequence[Tensor] = torch.split(rows, self.max_batch)
-        again = partial(checkpoint, self._one_pass, use_reentrant=False, preserve_rng_state=False)
-        return torch.cat([again(some, raw, **how) for some in pieces])
+        ask = self._one_pass
+        if len(rows) > self.max_batch:
+            ask = partial(checkpoint, self._one_pass, use_reentrant=False, preserve_rng_state=False)
+        pieces: Sequence[Tensor] = torch.split(rows, self.n_seen)
+        return torch.cat([ask(some, raw, **how) for some in pieces])
 
     def _one_pass(self, rows: Tensor, raw: bool, **how: Any) -> Tensor:
         out = self._call_module(rows.clone(), **how)  # a model may overwrite what it is given
@@ -306,11 +319,11 @@ class Task:
         fitted = space.fit(background)
         if max_batch is not None:
             check_whole("max_batch", max_batch, 1)
-        predict = Predictor(model, fitted, output=output, task=task, max_batch=int(max_batch or 1))
+        predict = Predictor(model, fitted, output=output, task=task)
         with predict.session():
             fitted.meet(model)
             rows = fitted.encode(background, "background")
-            predict.max_batch = int(max_batch or fitted.default_batch)
+            predict.bound_batches(max_batch)
             missing = fitted.baseline(space.baselines[0] if baseline is None else baseline, rows)
             outputs = predict.calibrate(rows)
         return cls(predict, fitted, rows, outputs, missing, max_batch)
@@ -325,7 +338,7 @@ class Task:
 
     def on(self, space: FittedSpace, rows: Tensor) -> "Task":
         """Return the task for rows of another layout; they have no background in common but nothing at all."""
-        predict = self.predict.reading(space, self.max_batch or space.default_batch)
+        predict = self.predict.reading(space, self.max_batch)
         return replace(
             self, predict=predict, space=space, background=torch.zeros_like(rows[:1]), outputs=self.outputs[:1]
         )

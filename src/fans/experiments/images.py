@@ -96,7 +96,7 @@ def do(cell: Cell) -> Result:
     before, began = made.task.predict.n_rows, time.perf_counter()
     found = made.scores(images, target.tolist(), ids)
     seconds, n_explaining = time.perf_counter() - began, made.task.predict.n_rows - before
-    size, cache = made.task.predict.max_batch, given.cache(start, stop)
+    size, cache = made.task.predict.n_seen, given.cache(start, stop)
     scores, parts = (torch.from_numpy(made.on_elements(images, found, parts=parts)) for parts in (False, True))
     case = Case(given.ask, images, scores, target, ids, spec["seed"], size, explain, cache=cache, parts=parts)
     values, n_judging, judging = _judge(given, case, spec["columns"], stop)

@@ -20,7 +20,7 @@ TINY = 1e-12
 
 
 def answers(inputs: Inputs, *keeps: Tensor, **how: Any) -> list[Tensor]:
-    """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`, all asked at once.
+    """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`.
 
     What else is given goes to `differentiable`.
     """
@@ -132,6 +132,13 @@ class OfLastLayer(TrainedOnEdges):
         found = embeddings(own, rows.to(own.background.dtype)).shape[1]
         task.predict.n_rows += own.predict.n_rows
         return found, 3 if space.level == "node" else 2
+
+    @staticmethod
+    def seen(inputs: Inputs) -> Sequence[Tensor]:
+        """Return what the last layer makes of the nodes `(nodes, h)` of each input's graph."""
+        space = inputs.task.space
+        assert isinstance(space, FittedEdges)
+        return torch.split(embeddings(inputs.task, inputs.x), space.joined(inputs.x).size.tolist())
 
     def build(self, sizes: Sequence[int]) -> nn.Module:
         """Return the network, its weights not drawn yet."""

@@ -124,8 +124,7 @@ class MixUpExplainer(OfLastLayer):
         """Train on pairs of nodes."""
         self.draw_weights(network, seed)
         lessons = self.lessons(task, seed)
-        space: Any = lessons.task.space
-        seen = torch.split(embeddings(lessons.task, lessons.x), space.joined(lessons.x).size.tolist())
+        seen = self.seen(lessons)
 
         def loss(index: Tensor, place: Tensor) -> Tensor:
             return self.loss(lessons, network, seen, index, place)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fans.core import check_whole, extra, warn
-from fans.explainers._edges import OfLastLayer, check_layers, embeddings
+from fans.explainers._edges import OfLastLayer, check_layers
 from fans.explainers._rivals import Inputs, check_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
@@ -131,7 +131,7 @@ class PGExplainer(OfLastLayer):
         """Train on one node after another, in an order of its own each epoch."""
         self.draw_weights(network, seed)
         lessons = self.lessons(task, seed)
-        algorithm, seen = self._algorithm(network), self._seen(lessons)
+        algorithm, seen = self._algorithm(network), self.seen(lessons)
         wrapped(task, algorithm, self.name)  # tells it what the model returns
         n, history = len(lessons), list[float]()
         with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), without_masks(task.predict.model):
@@ -167,17 +167,11 @@ class PGExplainer(OfLastLayer):
         made._get_embeddings = lambda *_, **__: made.seen
         return made
 
-    def _seen(self, inputs: Inputs) -> Sequence[Tensor]:
-        """Return what the model makes of the nodes of each input's graph."""
-        space = inputs.task.space
-        assert isinstance(space, FittedEdges)
-        return torch.split(embeddings(inputs.task, inputs.x), space.joined(inputs.x).size.tolist())
-
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Score by the network, which is trained if that was not done. The rows are those of scoring."""
         network = self.train(task, block.seed)
         inputs = Inputs.of(task, block)
-        return masks_of(inputs, self._algorithm(network), self, self._seen(inputs))
+        return masks_of(inputs, self._algorithm(network), self, self.seen(inputs))
 
 
 def _theirs(name: str, asker: str) -> Any:
@@ -243,15 +237,15 @@ def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tens
     scores = torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
     seeds, n_edges = inputs.keys(method.name).tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
     n_bad, n_rows = 0, method.cost(space.n_features)
-    for i in range(len(inputs)):
-        x, edges, more = asked(inputs, i)
-        if seen is not None:
-            algorithm.seen = seen[i]
-        with torch.enable_grad(), torch.random.fork_rng(devices=[]), without_masks(task.predict.model):
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]), without_masks(task.predict.model):
+        for i in range(len(inputs)):
+            x, edges, more = asked(inputs, i)
+            if seen is not None:
+                algorithm.seen = seen[i]
             torch.manual_seed(seeds[i])
             mask = made(x, edges, **more).edge_mask.detach().double()[: n_edges[i]]
-        n_bad += int(not torch.isfinite(mask).all())
-        scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
+            n_bad += int(not torch.isfinite(mask).all())
+            scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
     if n_bad:
         warn(f"{method.label}'s mask was not a number for {n_bad} of {len(inputs)} inputs; those edges score 0")
     task.predict.n_rows += len(inputs) * n_rows

@@ -323,6 +323,11 @@ class _FittedGraph(FittedSpace):
         largest = max(_MESSAGE * piece.n_messages + width * len(piece.nodes) for piece in self._cuttings)
         return max(1, min(8192, _BATCH_BYTES // (4 * largest)))
 
+    @property
+    def network_batch(self) -> int:
+        """All of them: a batch is as small as serves."""
+        return self.default_batch
+
     def units(self, rows: Tensor) -> Units:
         """Return the edges of each input."""
         number = rows[:, 0].long()
