@@ -67,7 +67,7 @@ def batching(model: nn.Module, background: Tensor, images: Tensor, repeats: int)
 
 
 def overhead(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
-    """(b): a whole explanation against the bare model on as many rows, in full batches of `max_batch`."""
+    """(b): a whole explanation against the bare model on as many rows, in full batches of the same size."""
     out = {}
     cases: dict[str, dict[str, Any]] = {
         "gradient, patches (default)": {},
@@ -85,7 +85,7 @@ def overhead(model: nn.Module, background: Tensor, images: Tensor, repeats: int)
         made(images)
         plain = sum(n for n, back in recorder.calls if not back)
         back = sum(n for n, back in recorder.calls if back)
-        size = made.task.predict.max_batch
+        size = made.task.predict.n_seen
         explainer = fans.Explainer(model, background, **settings)
         found = ratio(partial(explainer, images), partial(bare, model, images, plain, back, size), repeats)
         out[name] = found | {"rows": plain / len(images), "rows_with_gradient": back / len(images)}
@@ -161,7 +161,7 @@ def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
     background, images = load_slice("cifar10", "train").tensor()[:64], load_slice("cifar10", "test").tensor()[:n_images]
     explainer = fans.Explainer(model, background, solver="game", n_pairs=225)
     seconds = [timed(lambda: explainer.scores(images)) for _ in range(repeats)]
-    work = partial(bare, model, images, 500 * n_images, 0, explainer.task.predict.max_batch)
+    work = partial(bare, model, images, 500 * n_images, 0, explainer.task.predict.n_seen)
     bare_seconds = [timed(work) for _ in range(repeats)]
     return {
         "images_a_minute": 60 * n_images / statistics.median(seconds),
