@@ -152,12 +152,24 @@ def weigh(n_images: int) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
+def pieces(model: nn.Module, background: Tensor, repeats: int) -> dict[str, Any]:
+    """(f): the bare model on as many rows as exist at a time, all at once over in the pieces that it sees."""
+    asked = fans.Explainer(model, background).task.predict
+    n, out = asked.max_batch, dict[str, Any]()
+    for name, rows in (("forward", (n, 0)), ("forward and back", (0, n))):
+        whole, parts = (partial(bare, model, background, *rows, size) for size in (n, asked.n_seen))
+        out[name] = ratio(whole, parts, repeats) | {"rows": n, "piece": asked.n_seen}
+    return out
+
+
 def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
     """(e): images a minute of the game at 500 evaluations on ResNet18; trained or not takes the same time."""
     try:
         model: nn.Module = load("cifar10")[0]
     except fans.InputError:
         model = ResNet18().eval()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
     background, images = load_slice("cifar10", "train").tensor()[:64], load_slice("cifar10", "test").tensor()[:n_images]
     explainer = fans.Explainer(model, background, solver="game", n_pairs=225)
     seconds = [timed(lambda: explainer.scores(images)) for _ in range(repeats)]
@@ -166,6 +178,7 @@ def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
     return {
         "images_a_minute": 60 * n_images / statistics.median(seconds),
         "ratio_to_bare": statistics.median(seconds) / statistics.median(bare_seconds),
+        "pieces": pieces(model, background, repeats),
     }
 
 
@@ -216,8 +229,19 @@ def main() -> None:
     peaks = [peak_memory(count) for count in counts]
     figures["peak_mib"] = dict(zip(map(str, counts), peaks, strict=True)) | {"ratio": peaks[1] / peaks[0]}
     print_table("Peak memory", ("images", "MiB"), [(str(c), f"{p:.0f}") for c, p in zip(counts, peaks, strict=True)])
+    figures["pieces"] = pieces(model, background, repeats)
     figures["resnet18"] = residual_network(1 if arguments.quick else 2, 2 if arguments.quick else 4)
-    print_table("ResNet18", ("figure", "value"), [(k, f"{v:.2f}") for k, v in figures["resnet18"].items()])
+    shown = [(k, f"{v:.2f}") for k, v in figures["resnet18"].items() if k != "pieces"]
+    print_table("ResNet18", ("figure", "value"), shown)
+    print_table(
+        "The bare model on all rows at once over in pieces",
+        ("model", "pass", "rows", "a piece", "ratio", "range"),
+        [
+            (name, k, str(v["rows"]), str(v["piece"]), f"{v['ratio']:.2f}", f"{v['lowest']:.2f}-{v['highest']:.2f}")
+            for name, found in (("LeNet", figures["pieces"]), ("ResNet18", figures["resnet18"]["pieces"]))
+            for k, v in found.items()
+        ],
+    )
     settings = {
         "seed": SEED,
         "n_images": len(test[:N_IMAGES]),
