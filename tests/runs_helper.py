@@ -36,7 +36,7 @@ def do(cell: Cell) -> Result:
     """Note the cell in the file BEGUN, take MS milliseconds, and return numbers that depend on its spec alone."""
     _note("BEGUN", f"{cell.key} {os.getpid()}\n")
     what, _, where = os.environ.get("TROUBLE", "").partition("@")
-    if where == str(cell.inputs.start):
+    if where in (str(cell.inputs.start), "every"):
         TROUBLES[what]()
     time.sleep(float(os.environ.get("MS", "0")) / 1000)
     drawn = random.Random(f"{cell.seed} {cell.inputs.start}")  # noqa: S311
@@ -54,16 +54,16 @@ def _note(name: str, line: str) -> None:
 
 
 def _wait() -> None:
-    """Wait until the file GO is there, half a minute at most."""
-    for _ in range(3000):
+    """Wait until the file GO is there, 100 seconds at most."""
+    for _ in range(10_000):
         if Path(os.environ["GO"]).exists():
             return
         time.sleep(0.01)
 
 
 def _meet() -> None:
-    """Wait until so many processes as MEET says are at work, half a minute at most."""
-    for _ in range(3000):
+    """Wait until so many processes as MEET says are at work, 100 seconds at most."""
+    for _ in range(10_000):
         lines = Path(os.environ["BEGUN"]).read_text().splitlines()
         if len({line.split()[1] for line in lines}) >= int(os.environ["MEET"]):
             return

@@ -133,6 +133,8 @@ def test_files_of_one_s_own(tmp_path):
         ("extends: table1\nrows:\n  - {name: A, methods: random}\n", "an entry of row in mine.yaml .*got 'methods'"),
         ("extends: table9\n", "`extends` in mine.yaml to be one of 'table1'"),
         ("rows: [\n", "YAML in .*mine.yaml"),
+        ("title: x\nseed: 0\ntitle: y\n", "YAML in .*, got 'title' twice in the entries from line 1 on"),
+        ("a:\n  - {b: 1}\n  - {b: 1, b: 1}\n", "got 'b' twice in the entries from line 3 on"),
         ("title: x\n", "a complete experiment in mine.yaml"),
         ("- 1\n", "an experiment in .*mine.yaml, a mapping, got list"),
         ("extends: table1\nrows:\n  - {name: A, method: nope}\n", "the method of 'A' in .*got 'nope'"),

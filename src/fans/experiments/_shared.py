@@ -300,28 +300,44 @@ def load(name: str | Path) -> Experiment:
 
     A file that `extends` one of ours has all of it, with its own rows added and its own other entries instead.
     """
-    try:
-        import yaml
-    except ImportError:
-        raise extra("pyyaml", "bench", "experiments") from None
     path = Path(name) if str(name).endswith(".yaml") else FOLDER / f"{choose('the experiment', name, names())}.yaml"
     if not path.is_file():
         raise InputError(f"Expected an experiment's file, got none at {path}; fans list experiments has ours")
-    try:
-        text = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise InputError(f"Expected YAML in {path}, got {str(error).splitlines()[0]}") from None
-    if not isinstance(text, dict):
-        raise InputError(f"Expected an experiment in {path}, a mapping, got {type(text).__name__}")
+    text = _parse(path)
     own = [] if path.parent == FOLDER else text.pop("rows", [])
     stem, base = path.stem, text.pop("extends", None)
     if base is not None:
         stem = choose(f"`extends` in {path.name}", base, names())
-        text = yaml.safe_load((FOLDER / f"{stem}.yaml").read_text()) | text
+        text = _parse(FOLDER / f"{stem}.yaml") | text
     text["rows"] = [*text.get("rows", []), *own]
     foreign = {} if path.parent == FOLDER else {"file": str(path.resolve())}
     _import(text.get("imports", ()), path)
     return _read(text | foreign, stem, path)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    """Return what a YAML file holds: a mapping, in which no entry stands twice."""
+    try:
+        import yaml
+    except ImportError:
+        raise extra("pyyaml", "bench", "experiments") from None
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [key.value for key, _ in node.value]
+            for key, _ in node.value:
+                if keys.count(key.value) > 1:
+                    where = f"{key.value!r} twice in the entries from line {node.start_mark.line + 1} on"
+                    raise yaml.constructor.ConstructorError(None, None, where)
+            return super().construct_mapping(node, deep)
+
+    try:
+        text = yaml.load(path.read_text(), Loader)  # noqa: S506 - a safe one
+    except yaml.YAMLError as error:
+        raise InputError(f"Expected YAML in {path}, got {str(error).splitlines()[0]}") from None
+    if not isinstance(text, dict):
+        raise InputError(f"Expected an experiment in {path}, a mapping, got {type(text).__name__}")
+    return text
 
 
 def _import(modules: Sequence[str], path: Path) -> None:

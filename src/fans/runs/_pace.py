@@ -52,14 +52,14 @@ def _span(seconds: float) -> str:
 
 
 def progress(run: Ledger, workers: int = 1, *, elsewhere: int = 0, failed: int = 0) -> str:
-    """Return in a line how far a run is: cells, share of the cost, and the time left at the pace measured so far.
+    """Return in a line how far a run is: cells, share of the evaluations, and the time left at the pace so far.
 
     Other processes that work on it are not counted on: with them it takes less.
     """
     measured = run.measured()
     left = [cell for cell in run.cells if cell.key not in measured]
     share = 100 - -(-100 * sum(map(_weight, left)) // sum(map(_weight, run.cells)))
-    parts = [f"{len(measured)} of {len(run.cells)} cells", f"{share}% of the cost"]
+    parts = [f"{len(measured)} of {len(run.cells)} cells", f"{share}% of the evaluations"]
     parts += [f"{elsewhere} in work elsewhere"] if elsewhere else []
     parts += [f"{failed} failed"] if failed else []
     return f"{', '.join(parts)}; left: {_Pace(run.cells, measured).words(left, workers)}"
