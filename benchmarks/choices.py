@@ -2,7 +2,7 @@
 
 64 Fashion-MNIST test images (5,000 to 5,063), target = predicted class, about 400 (gradient) or 500 (game) model rows
 each, the authors' LeNet and ours; the standard errors of the means are large, but all alternatives see the same images.
-Run with `python -m benchmarks.choices` (about three minutes; needs FANS_DATA).
+Run with `python -m benchmarks.choices` (about five minutes; needs FANS_DATA).
 """
 
 import warnings
@@ -95,6 +95,22 @@ def released(test: Any, background: Tensor, n: int) -> dict[str, float]:
     return out
 
 
+def stated(index: slice) -> dict[str, dict[str, float]]:
+    """Judge what `preset="paper"` finds, the same scores reversed, and what it finds with the strict g."""
+    out = {}
+    for name in ("mnist", "fashion_mnist"):
+        model, background = load(name)[0].eval(), load_images(name, "train").tensor(slice(0, 500))
+        case = case_of(model, load_images(name, "test"), index)
+        for g in ("paper", "strict"):
+            made = fans.Explainer(model, background, preset="paper", relaxed_g=g)
+            found = torch.from_numpy(made.heatmaps(case.inputs, case.target.tolist(), list(case.ids)))
+            for sign, scores in (("", found), (", reversed", -found)):
+                judged = Case(case.model, case.inputs, scores, case.target, case.ids, cache=case.cache)
+                judges = {"irof": metric("irof", share=True), "infidelity": metric("infidelity", kind="scale_free")}
+                out[f"{name}, {g} g{sign}"] = {k: float(judge(judged).mean()) for k, judge in judges.items()}
+    return out
+
+
 def main() -> None:
     warnings.simplefilter("ignore", fans.FansWarning)
     arguments = parse_arguments(__doc__ or "", "choices")
@@ -111,6 +127,12 @@ def main() -> None:
     figures["released"] = released(test, background, 4 if arguments.quick else 40)
     print_table(
         "preset='released', true labels", ("figure", "value"), [(k, f"{v:.3f}") for k, v in figures["released"].items()]
+    )
+    figures["stated"] = stated(slice(index.start, index.start + (2 if arguments.quick else 16)))
+    print_table(
+        "preset='paper' on the first of them and on MNIST's",
+        ("scores", "IROF, share", "infidelity, scale-free"),
+        [(k, *(f"{value:.3f}" for value in v.values())) for k, v in figures["stated"].items()],
     )
     write_record(arguments.out, {"images": [index.start, index.stop]}, figures)
 

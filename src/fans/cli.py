@@ -1,6 +1,7 @@
 """The command line: argument parsing only."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,9 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], None] = chosen.run
     try:
         run(chosen)
+        sys.stdout.flush()
     except KeyboardInterrupt as error:
         print(str(error) or "Interrupted.", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever was reading, `head` for one, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (FansError, OSError) as error:
         print(f"fans: {error}", file=sys.stderr)
         return 1
@@ -57,10 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--dry-run", action="store_true", help="show the plan and its cost in model evaluations")
     run.set_defaults(run=_run)
     report = commands.add_parser(
-        "report", help="print a run's table beside the paper's; write it as CSV, Markdown, HTML"
+        "report", help="print runs' tables beside the paper's; write them as CSV, Markdown, HTML"
     )
-    report.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
-    report.add_argument("--verify", type=int, metavar="K", help="compute K random cells again; fails on a difference")
+    report.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    report.add_argument(
+        "--verify", type=int, metavar="K", help="compute K random cells of each again; fails on a difference"
+    )
     report.set_defaults(run=_report)
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
@@ -125,11 +132,11 @@ def _report(chosen: argparse.Namespace) -> None:
     from fans.experiments import results
     from fans.runs import Run
 
-    run = Run.open(chosen.folder)
-    _show(run)
-    if chosen.verify is not None:
-        for line in results.verify(run, chosen.verify):
-            print(line)
+    for run in [Run.open(folder) for folder in chosen.folders]:
+        _show(run)
+        if chosen.verify is not None:
+            for line in results.verify(run, chosen.verify):
+                print(line)
 
 
 def _show(run: "Run") -> None:

@@ -3,6 +3,9 @@
 import csv
 import itertools
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -262,9 +265,11 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     assert main(["run", str(file), "--out", str(folder), "--rows", *rows, "--dry-run"]) == 0
     assert not folder.exists()
     assert main(["run", str(file), "--out", str(folder), "--rows", *rows]) == 0
-    assert main(["report", str(folder), "--verify", "2"]) == 0
+    capsys.readouterr()
+    assert main(["report", str(folder), str(folder), "--verify", "2"]) == 0
     out = capsys.readouterr().out
-    assert out.count("as recorded") == 2
+    assert out.count("as recorded") == 4
+    assert out.count(f"Written to {folder}") == 2
     lines = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
     records = Run.open(folder).records()
     assert len(records) == 6
@@ -322,14 +327,29 @@ def test_the_search_chooses_the_best(tmp_path, capsys):
 # --- The lists -------------------------------------------------------------------------------------------------------
 
 
-def test_the_lists_come_from_the_registries(capsys):
+def test_the_lists_come_from_the_registries(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
     assert main(["list"]) == 0
     out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 60
     for name in (*Method.registry, *Metric.registry, "cifar10", "table1"):
         if Method.registry.get(name, Metric.registry.get(name, Images)).__module__.startswith("fans."):
             assert f"  {name} " in out, name
+    assert "Settings" not in out
     assert main(["list", "metrics"]) == 0
-    assert "lime" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "lime" not in out
+    assert "  irof             higher is better\n      Area over the curve" in out
+    assert "      Settings: of='given', share=False\n      Rieger and Hansen" in out
+
+
+def test_whoever_reads_may_stop():
+    command = [sys.executable, "-c", "from fans.cli import main; raise SystemExit(main(['list']))"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_unknown_things_are_told_in_a_sentence(capsys, tmp_path):
