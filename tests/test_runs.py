@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import platform
 import random
 import re
 import signal
@@ -719,9 +720,23 @@ def test_a_record(tmp_path, monkeypatch):
     now = dict(record.circumstances)
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", now.pop("finished_at"))
     threads = torch.get_num_threads()
+    assert now.pop("processor") == runs.processor()
     assert now == {"seconds": 2.5, "versions": runs.versions(), "threads": threads, "timing": {"part": 1.25}}
     assert record.sha256 == stored["sha256"]["facts"]
     assert record.sha256 != Record({**record.facts, "seed": 4}, {}).sha256
+
+
+def test_the_processor(tmp_path, monkeypatch):
+    def told(text: str) -> str:
+        (tmp_path / "cpuinfo").write_text(f"{text}\n{text}")
+        return str(_records.processor.__wrapped__())
+
+    monkeypatch.setattr(_records, "Path", lambda _: tmp_path / "cpuinfo")
+    assert _records.processor.__wrapped__() == (platform.processor() or platform.machine())  # no such file
+    one = "model name\t: Abacus\ncpu family\t: 6\nmodel\t\t: 7\nstepping\t: 2\ncpu MHz\t\t: 1\nflags\t\t: a b\n"
+    assert told(one).startswith("Abacus 6 7 2 (")
+    assert told(one) == told(one.replace(": 1", ": 2")) != told(one.replace("a b", "a c"))
+    assert told("Hardware\t: other\n") == (platform.processor() or platform.machine())
 
 
 def test_versions_of_other_packages_are_told(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from fans.explain import Neighbourhood
 from fans.explainers._shared import Method, Selection
 from fans.metrics import Case, Metric, metric
 from fans.pns import Settings
-from fans.runs import Cell, Run
+from fans.runs import Cell, Record, Run
 from fans.spaces import Image
 
 EXPERIMENT = load("table1")
@@ -296,16 +296,43 @@ def test_a_changed_value_is_found_out(tmp_path):
     run.work(images.do)
     path = next((folder / "records").glob("*.json"))
     stored = json.loads(path.read_text())
-    stored["facts"]["values"]["scores"]["IR"][0] += 0.01
     cell = next(c for c in run.cells if c.key == stored["facts"]["key"])
-    from fans.runs import Record
+    values = stored["facts"]["values"]["scores"]["IR"]
+    true = list(values)
 
-    path.write_bytes(Record(stored["facts"], stored["circumstances"]).encode())
-    assert cell.key in {c.key for c in Run.open(folder).done()}
-    with pytest.raises(FansError, match=r"Expected the recorded values of .*, got others"):
-        results_of.verify(Run.open(folder), 2)
+    def verify(by: float, **circumstances: str) -> list[str]:
+        values[0] = true[0] + by
+        path.write_bytes(Record(stored["facts"], stored["circumstances"] | circumstances).encode())
+        assert cell.key in {c.key for c in Run.open(folder).done()}
+        return [line for line in results_of.verify(Run.open(folder), 2) if line.startswith(cell.key)]
+
+    assert verify(0) == [f"{cell.key}: as recorded"]
+    assert verify(0, processor="an abacus") == [f"{cell.key}: as recorded"]
+    with pytest.raises(FansError, match=rf"Expected the recorded values of {cell.key}, got others \(IR\)"):
+        verify(0.01)
+    shown = f"means {np.mean(true) + 0.01 / len(true):.4g} and {np.mean(true):.4g} (IR)"
+    (line,) = verify(0.01, processor="an abacus")
+    assert line == f"{cell.key}: as recorded but for rounding on another processor (an abacus); {shown}"
+    with pytest.raises(FansError, match=r"got others \(IR: means .* and .*, on another processor\)"):
+        verify(5 * len(true) * np.mean(true), processor="an abacus")
     with pytest.raises(InputError, match="finished cells to verify, got none"):
         results_of.verify(results_of.start(str(file), tmp_path / "other", rows=["IG"]), 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "share"),
+    [
+        ([1.0, 1.0], [1.0, 1.0], 0.0),
+        ([10.0, 10.0], [10.5, 10.5], 0.5),  # a tenth of the mean is free
+        ([0.0, 2.0], [0.0, 3.0], 0.25),  # or two standard errors, here 2
+        ([-1.0, 1.0, np.nan], [-1.0, 2.0, np.nan], 0.25),
+        ([1.0], [1.2], 2.0),
+        ([1.0, np.nan], [1.0, 1.0], np.inf),
+        ([1.0], [1.0, 1.0], np.inf),
+    ],
+)
+def test_what_rounding_may_do(one, other, share):
+    assert results_of._gap(one, other)[0] == pytest.approx(share)
 
 
 @pytest.mark.usefixtures("slices")

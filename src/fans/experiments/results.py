@@ -19,7 +19,7 @@ from fans.experiments._shared import POOLED, Experiment, load
 from fans.metrics import Metric
 from fans.report.figures import plot_curves
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, text
-from fans.runs import Cell, Record, Run, resolve
+from fans.runs import Cell, Record, Result, Run, processor, resolve
 
 RELATIVE = 1e-5
 """A value that is computed again may differ by so much of itself."""
@@ -177,6 +177,10 @@ def show_choices(run: Run) -> str:
 def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
     """Compute k random finished cells again from the code as it is, and return a line for each.
 
+    Values must be the same but for rounding. On another kind of processor than the record's they are rounded otherwise,
+    and many steps or training can make much of that: there the means must agree to a tenth or to two standard errors,
+    and the line says how far the furthest are apart.
+
     Args:
         run: whose records are to be checked.
         k: cells.
@@ -196,13 +200,7 @@ def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
         record = stored[cell.key]
         with _threads(record.circumstances["threads"]):
             again = work(cell)
-        where = _difference(record.values["scores"], again.values["scores"])
-        if where or again.evaluations != record.facts["evaluations"]:
-            raise FansError(
-                f"Expected the recorded values of {cell.key}, got others ({where or 'other model rows'}); "
-                "the code, the data or the checkpoint is not the one that made the record"
-            )
-        lines.append(f"{cell.key}: as recorded")
+        lines.append(f"{cell.key}: {_compared(record, again)}")
     return lines
 
 
@@ -215,6 +213,39 @@ def _threads(n: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _compared(record: Record, again: Result) -> str:
+    """Say how a cell done again compares with its record; raise if it is not the same."""
+    before, now = record.values["scores"], again.values["scores"]
+    where = _difference(before, now)
+    if not where and again.evaluations == record.facts["evaluations"]:
+        return "as recorded"
+    here, there = processor(), record.circumstances.get("processor", "one it does not name")
+    if here != there and set(before) == set(now):
+        gaps = {column: _gap(values, now[column]) for column, values in before.items()}
+        worst = max(gaps, key=lambda column: gaps[column][0])
+        if gaps[worst][0] <= 1:
+            return f"as recorded but for rounding on another processor ({there}); {gaps[worst][1]} ({worst})"
+        where = f"{worst}: {gaps[worst][1]}, on another processor"
+    raise FansError(
+        f"Expected the recorded values of {record.facts['key']}, got others ({where or 'other model rows'}); "
+        "the code, the data or the checkpoint is not the one that made the record"
+    )
+
+
+def _gap(before: Sequence[float], again: Sequence[float]) -> tuple[float, str]:
+    """Return how far two means are apart, as a share of what rounding may make of them, and in words."""
+    one, other = np.array(before), np.array(again)
+    if one.shape != other.shape or not np.array_equal(np.isfinite(one), np.isfinite(other)):
+        return np.inf, "other values"
+    one, other = one[np.isfinite(one)], other[np.isfinite(one)]
+    if not len(one) or np.array_equal(one, other):
+        return 0.0, "equal means"
+    apart = abs(one.mean() - other.mean())
+    error = min(each.std(ddof=1) for each in (one, other)) / np.sqrt(len(one)) if len(one) > 1 else 0.0
+    free = max(0.1 * abs(one.mean()), 2 * error, 1e-12)
+    return float(apart / free), f"means {one.mean():.4g} and {other.mean():.4g}"
 
 
 def _difference(before: Mapping[str, Sequence[float]], again: Mapping[str, Sequence[float]]) -> str:

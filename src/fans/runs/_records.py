@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from fans.core import InputError, check_whole
@@ -88,7 +89,7 @@ class Record:
 
     Attributes:
         facts: `key`, `spec`, `seed`, `evaluations`, `values`: the same whenever the cell is done again.
-        circumstances: `seconds`, `finished_at`, `versions`, `threads`, `timing`: of the one time it was.
+        circumstances: `seconds`, `finished_at`, `versions`, `processor`, `threads`, `timing`: of the one time it was.
     """
 
     facts: Mapping[str, Any]
@@ -120,6 +121,7 @@ class Record:
             "seconds": round(seconds, 6),
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "versions": versions(),
+            "processor": processor(),
             "threads": threads(),
             "timing": restored(plain(result.timing, "timing")),
         }
@@ -159,6 +161,18 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "none"
     return found
+
+
+@cache
+def processor() -> str:
+    """Return what kind of processor this is: libraries have other code for each, which rounds otherwise."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+        told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        kind = [told[name] for name in ("model name", "cpu family", "model", "stepping")]
+        return f"{' '.join(kind)} ({digest(sorted(told['flags'].split()))[:8]})"
+    except (OSError, KeyError):  # another system, or another kind of processor
+        return platform.processor() or platform.machine()
 
 
 def cores() -> int:
