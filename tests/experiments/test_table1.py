@@ -312,7 +312,7 @@ def test_a_changed_value_is_found_out(tmp_path):
         verify(0.01)
     shown = f"means {np.mean(true) + 0.01 / len(true):.4g} and {np.mean(true):.4g} (IR)"
     (line,) = verify(0.01, processor="an abacus")
-    assert line == f"{cell.key}: as recorded but for rounding on another processor (an abacus); {shown}"
+    assert line == f"{cell.key}: within its error of a record made on another processor (an abacus): {shown}"
     with pytest.raises(FansError, match=r"got others \(IR: means .* and .*, on another processor\)"):
         verify(5 * len(true) * np.mean(true), processor="an abacus")
     with pytest.raises(InputError, match="finished cells to verify, got none"):

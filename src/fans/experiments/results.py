@@ -226,7 +226,7 @@ def _compared(record: Record, again: Result) -> str:
         gaps = {column: _gap(values, now[column]) for column, values in before.items()}
         worst = max(gaps, key=lambda column: gaps[column][0])
         if gaps[worst][0] <= 1:
-            return f"as recorded but for rounding on another processor ({there}); {gaps[worst][1]} ({worst})"
+            return f"within its error of a record made on another processor ({there}): {gaps[worst][1]} ({worst})"
         where = f"{worst}: {gaps[worst][1]}, on another processor"
     raise FansError(
         f"Expected the recorded values of {record.facts['key']}, got others ({where or 'other model rows'}); "
