@@ -120,6 +120,7 @@ def test_dear_columns_are_asked_of_fewer_images():
 
     assert asked("IG", 64) == list(range(16))
     assert asked("FANS, preset paper", 64) == [0, 1]
+    assert asked("FANS, preset paper", 8) == []
     small, large = ({Cell(s).key for s in EXPERIMENT.cells(n, only=["mnist"])} for n in (200, 400))
     assert len(small - large) == 2  # the cells of the presets in which the share of MS ends
 

@@ -124,9 +124,12 @@ class Row:
         return self._call(self.chosen.get(dataset, {}))
 
     def limited(self, column: Plain, dataset: str, total: int, shard: tuple[int, int]) -> dict[str, Any]:
-        """Return a column with the first input that it is not asked of, None where it is asked of the whole shard."""
+        """Return a column with the first input that it is not asked of, None where it is asked of the whole shard.
+
+        A column that is dear for this row is left out where its share of the inputs is less than half a one.
+        """
         own = self.column_limit.get(column["name"], {}).get(dataset, 1.0)
-        end = math.ceil(min(own, 1.0 if column["limit"] is None else column["limit"]) * total)
+        end = min(round(own * total), math.ceil((1.0 if column["limit"] is None else column["limit"]) * total))
         return dict(column) | {"limit": None if end >= shard[1] else max(end, shard[0])}
 
     def all_settings(self) -> set[str]:
