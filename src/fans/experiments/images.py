@@ -82,6 +82,9 @@ def do(cell: Cell) -> Result:
     """
     spec, (start, stop) = cell.spec, cell.spec["shard"]
     import_others(spec)
+    for column in spec["columns"]:
+        if "of" in column:
+            raise InputError(f"Expected columns of scores on images, got `of: {column['of']}` in {column['name']!r}")
     given = subject(spec["dataset"], spec["model"], spec["n_background"])
     made, images, ids = explainer(spec), given.images(start, stop), list(range(start, stop))
     with torch.no_grad():
@@ -109,8 +112,6 @@ def _judge(given: Subject, case: Case, columns: Any, stop: int) -> tuple[dict[st
     """Return the values of every column, the rows they took, and the seconds of each."""
     values, seconds, n_rows = dict[str, Any](), dict[str, float](), 0
     for column in columns:
-        if "of" in column:
-            raise InputError(f"Expected columns of scores on images, got `of: {column['of']}` in {column['name']!r}")
         judge = metric(column["metric"], **column["settings"])
         n = len(case) if column["limit"] is None else column["limit"] - (stop - len(case))
         if not n:
