@@ -316,6 +316,9 @@ def test_a_changed_value_is_found_out(tmp_path):
     assert line == f"{cell.key}: within its error of a record made on another processor (an abacus): {shown}"
     with pytest.raises(FansError, match=r"got others \(IR: means .* and .*, on another processor\)"):
         verify(5 * len(true) * np.mean(true), processor="an abacus")
+    stored["facts"]["evaluations"] += 1
+    with pytest.raises(FansError, match=r"got others \(other model rows\)"):
+        verify(0, processor="an abacus")
     with pytest.raises(InputError, match="finished cells to verify, got none"):
         results_of.verify(results_of.start(str(file), tmp_path / "other", rows=["IG"]), 1)
 

@@ -219,10 +219,11 @@ def _compared(record: Record, again: Result) -> str:
     """Say how a cell done again compares with its record; raise if it is not the same."""
     before, now = record.values["scores"], again.values["scores"]
     where = _difference(before, now)
-    if not where and again.evaluations == record.facts["evaluations"]:
+    same_rows = again.evaluations == record.facts["evaluations"]
+    if not where and same_rows:
         return "as recorded"
     here, there = processor(), record.circumstances.get("processor", "one it does not name")
-    if here != there and set(before) == set(now):
+    if here != there and same_rows and set(before) == set(now):
         gaps = {column: _gap(values, now[column]) for column, values in before.items()}
         worst = max(gaps, key=lambda column: gaps[column][0])
         if gaps[worst][0] <= 1:
