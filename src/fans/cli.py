@@ -95,20 +95,21 @@ def _data(chosen: argparse.Namespace) -> None:
         raise KeyboardInterrupt("Interrupted; the same command goes on with what came so far.") from None
 
 
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
 def _train(chosen: argparse.Namespace) -> None:
     from fans.train import RECIPES, train
     from fans.train_graph import GRAPH_RECIPES, train_graph
 
-    def tell(line: str) -> None:
-        print(line, flush=True)
-
     choose("the dataset", chosen.dataset, [*GRAPH_RECIPES, *RECIPES])
     if chosen.dataset in GRAPH_RECIPES:
-        train_graph(chosen.dataset, chosen.out, seed=chosen.seed, split=chosen.split, tell=tell)
+        train_graph(chosen.dataset, chosen.out, seed=chosen.seed, split=chosen.split, tell=_tell)
     elif chosen.split is not None:
         raise InputError(f"Expected --split with a graph, got it with {chosen.dataset!r}, a dataset of images")
     else:
-        train(chosen.dataset, chosen.out, seed=chosen.seed, tell=tell, every=60.0)
+        train(chosen.dataset, chosen.out, seed=chosen.seed, tell=_tell, every=60.0)
 
 
 def _run(chosen: argparse.Namespace) -> None:
@@ -124,25 +125,24 @@ def _run(chosen: argparse.Namespace) -> None:
     if chosen.dry_run:
         print(runs.describe(run, chosen.workers))
         return
-    run.work(load(name).work, workers=chosen.workers, tell=lambda line: print(line, flush=True), every=30.0)
-    _show(run)
+    run.work(load(name).work, workers=chosen.workers, tell=_tell, every=30.0)
+    _show(results.opened(folder))
 
 
 def _report(chosen: argparse.Namespace) -> None:
     from fans.experiments import results
-    from fans.runs import Run
 
-    for run in [Run.open(folder) for folder in chosen.folders]:
+    for run in [results.opened(folder) for folder in chosen.folders]:
         _show(run)
         if chosen.verify is not None:
             for line in results.verify(run, chosen.verify):
-                print(line)
+                _tell(line)
 
 
 def _show(run: "Run") -> None:
     from fans.experiments import results
 
-    print(results.show_choices(run) if run.plan["search"] else results.write(run))
+    results.report(run, _tell)
     print(f"Written to {run.folder}")
 
 

@@ -36,6 +36,7 @@ OTHERS = {"output", "baseline", "space"}
 def slices(monkeypatch) -> Iterator[None]:
     """The bundled slices in place of the full datasets."""
     monkeypatch.setattr(images, "load_images", load_slice)
+    monkeypatch.setattr(images, "check_data", lambda _: None)
     images.subject.cache_clear()
     yield
     images.subject.cache_clear()
@@ -137,6 +138,11 @@ def test_files_of_one_s_own(tmp_path):
         ("extends: table1\nrows:\n  - {name: A, methods: random}\n", "an entry of row in mine.yaml .*got 'methods'"),
         ("extends: table9\n", "`extends` in mine.yaml to be one of 'table1'"),
         ("rows: [\n", "YAML in .*mine.yaml"),
+        ("extends: table1\nrows:\n", "`rows` in mine.yaml as a list, got None"),
+        ("extends: table1\nimports: brightness\n", "`imports` in mine.yaml as a list, got 'brightness'"),
+        ("extends: table1\nrows: [IG]\n", "a row in mine.yaml as a mapping, got 'IG'"),
+        ("extends: table1\ntune_by: {name: x, metric: iroff}\n", "the metric of 'x' in .*did you mean 'irof'"),
+        ("extends: table1\ntune_by: {name: x}\n", "a complete column in mine.yaml"),
         ("title: x\nseed: 0\ntitle: y\n", "YAML in .*, got 'title' twice in the entries from line 1 on"),
         ("a:\n  - {b: 1}\n  - {b: 1, b: 1}\n", "got 'b' twice in the entries from line 3 on"),
         ("title: x\n", "a complete experiment in mine.yaml"),
@@ -286,7 +292,88 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     capsys.readouterr()
     file.write_text(SMALL + "seed: 1\n")
     assert main(["run", str(file), "--out", str(folder), "--rows", "IG", "--n", "2"]) == 1
-    assert "one configuration of IG on fashion_mnist in a folder, got two" in capsys.readouterr().err
+    wanted = "one configuration of IG on fashion_mnist in a folder, got two: `seed` is 0 there and 1 here; choose another"
+    assert wanted in capsys.readouterr().err
+    file.write_text(SMALL.replace("metric: irof, settings: {of: predicted}", "metric: irof, settings: {of: given}"))
+    assert main(["run", str(file), "--out", str(folder)]) == 1
+    assert 'got two: `columns.IR.settings.of` is "predicted" there and "given" here' in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("slices")
+def test_only_what_is_asked_for_is_done(tmp_path, capsys):
+    file, folder = tmp_path / "small.yaml", tmp_path / "run"
+    file.write_text(SMALL)
+    begun = results_of.start(str(file), folder, rows=["IG", "Saliency"])
+    one = next(cell for cell in begun.cells if cell.kind[1] == "IG")
+    begun.attempt(one, images.do)  # and then it was killed
+    assert main(["run", str(file), "--out", str(folder), "--rows", "random (control)"]) == 0
+    out = capsys.readouterr().out
+    assert "all 2 cells are done" in out
+    assert "3 of 6 cells are still to be done" in out
+    done = {cell.key for cell in Run.open(folder).done()}
+    assert {cell.kind[1] for cell in Run.open(folder).done()} == {"IG", "random (control)"}
+    everything = results_of.start(str(file), folder)  # more than is there, by the plain command
+    assert done < {cell.key for cell in everything.cells}
+    assert len(everything.cells) == 2 * len(EXPERIMENT.rows) == len(Run.open(folder).cells)
+    fewer = results_of.start(str(file), folder, rows=["IG"])  # less than is there
+    assert (len(fewer.cells), len(fewer.left())) == (2, 1)
+    assert len(Run.open(folder).cells) == len(everything.cells)
+
+
+@pytest.mark.usefixtures("slices")
+def test_a_report_says_what_it_lacks(tmp_path, capsys, monkeypatch):
+    file, folder = tmp_path / "small.yaml", tmp_path / "run"
+    file.write_text(SMALL)
+    run = results_of.start(str(file), folder, rows=["IG"])
+    run.work(images.do)
+    path = folder / "records" / f"{run.cells[0].key}.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    assert main(["report", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert f"The record of {run.cells[0].key} is damaged (not a whole record): fans run does it again" in out
+    path.write_bytes(whole)
+
+    def full(_self: Run, name: str, _content: bytes) -> None:
+        raise FansError(f"no room for {name}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "publish", full)
+        assert main(["report", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert "Fashion-MNIST" in told.out  # what can be told is told
+    assert told.err == "fans: no room for table.md\n"
+    assert main(["report", str(path)]) == 1
+    assert f"a run in {path}, got no plan.json there" in capsys.readouterr().err
+
+    def gone(_cell: Cell) -> None:
+        raise ModuleNotFoundError("No module named 'brightness'")
+
+    monkeypatch.setattr(images, "do", gone)
+    assert main(["report", str(folder), "--verify", "1"]) == 1
+    assert "computed again, got ModuleNotFoundError: No module named 'brightness'; what made" in capsys.readouterr().err
+    Run.create(tmp_path / "other", {"n": 1}, [Cell({"i": 1})])
+    assert main(["report", str(tmp_path / "other")]) == 1
+    assert "the run of an experiment in" in capsys.readouterr().err
+
+
+def test_what_a_run_needs_is_asked_for_before_it_begins(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("FANS_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert main(["run", "table1", "--out", str(tmp_path / "run"), "--only", "mnist", "--rows", "IG"]) == 1
+    assert "fans data mnist" in capsys.readouterr().err
+    assert not list((tmp_path / "run" / "failures").iterdir())
+    file, folder = tmp_path / "small.yaml", tmp_path / "own"
+    file.write_text(SMALL.replace("model: fashion_mnist", f"model: {tmp_path / 'models'}/mine"))
+    assert main(["run", str(file), "--out", str(folder), "--rows", "IG"]) == 1
+    assert "a checkpoint called 'mine' in" in capsys.readouterr().err
+    assert not folder.exists()
+    assert main(["run", "table1", "--dry-run", "--workers", "0"]) == 1
+    assert "`workers` as a whole number of at least 1, got 0" in capsys.readouterr().err
+    assert main(["run", "table1", "--tune", "--rows", "FANS", "--dry-run"]) == 1
+    assert "rows with values to search (`search`), got none" in capsys.readouterr().err
+    assert main(["run", "table1", "--tune", "--n", "3", "--dry-run"]) == 1
+    assert "--n or --tune, got both" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("slices")
@@ -320,7 +407,7 @@ def test_a_changed_value_is_found_out(tmp_path):
     with pytest.raises(FansError, match=r"got others \(other model rows\)"):
         verify(0, processor="an abacus")
     with pytest.raises(InputError, match="finished cells to verify, got none"):
-        results_of.verify(results_of.start(str(file), tmp_path / "other", rows=["IG"]), 1)
+        next(results_of.verify(results_of.start(str(file), tmp_path / "other", rows=["IG"]), 1))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import InputError
 from fans.experiments._shared import Plain
 from fans.explain import Explainer, Neighbourhood
 from fans.explainers._shared import Method
@@ -42,12 +41,9 @@ def kept(explainers: dict[str, Explainer], spec: Plain, make: Callable[..., Expl
 
 
 def identify(spec: Plain) -> dict[str, Any]:
-    """Return what else decides a cell's values: the checksum of its model, None where there is none yet."""
+    """Return what else decides a cell's values: the checksum of its model."""
     folder, _, name = spec["model"].rpartition("/")
-    try:
-        return {"sha256": read_card(find_checkpoint(name, folder or None)).sha256}
-    except InputError:
-        return {"sha256": None}
+    return {"sha256": read_card(find_checkpoint(name, folder or None)).sha256}
 
 
 def training(spec: Plain) -> int:

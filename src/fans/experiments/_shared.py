@@ -176,7 +176,7 @@ class Experiment:
     rows: tuple[Row, ...]
     paper: Mapping[str, Mapping[str, Mapping[str, float]]]
     source: str
-    tune_by: Plain
+    tune_by: Column
     imports: Sequence[str] = ()
     notes: Sequence[str] = ()
     curves: Sequence[Plain] = ()
@@ -189,7 +189,7 @@ class Experiment:
             if twice:
                 raise InputError(f"Expected {kind} of different names in {where}, got {twice[0]!r} twice")
         known = sorted({d.name for d in self.datasets} | set(ImageDataset.registry) | set(GraphDataset.registry))
-        for column in self.columns:
+        for column in (*self.columns, self.tune_by):
             choose(f"the metric of {column.name!r} in {where}", column.metric, sorted(Metric.registry))
             _check_names(f"a dataset of {column.name!r} in {where}", column.at, known)
         for curve in self.curves:
@@ -236,8 +236,7 @@ class Experiment:
 
     def _total(self, n: int | None, dataset: Dataset) -> int:
         """Return how many inputs are asked for; those that rivals are tuned on are never reported."""
-        if n is None:
-            return dataset.n
+        n = dataset.n if n is None else n
         check_whole("n", n, 1)
         if n > dataset.tuning[0]:
             raise InputError(
@@ -255,9 +254,10 @@ class Experiment:
         """Return the specs of the search for the rivals' settings."""
         out = []
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
+            columns = [self.tune_by.on(dataset.name)]
             for row in self._some(rows):
                 tried = row.candidates(dataset.name) if row.search else []
-                out += [self._spec(dataset, row.name, c, [self.tune_by], dataset.tuning) for c in tried]
+                out += [self._spec(dataset, row.name, c, columns, dataset.tuning) for c in tried]
         return out
 
     def _spec(
@@ -318,6 +318,13 @@ def load(name: str | Path) -> Experiment:
     return _read(text | foreign, stem, path)
 
 
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("datasets", "paper", "tune_by"), dict),
+    **dict.fromkeys(("columns", "curves", "imports", "notes", "rows"), list),
+}
+"""What an entry of an experiment's file must be."""
+
+
 def _parse(path: Path) -> dict[str, Any]:
     """Return what a YAML file holds: a mapping, in which no entry stands twice."""
     try:
@@ -340,6 +347,10 @@ def _parse(path: Path) -> dict[str, Any]:
         raise InputError(f"Expected YAML in {path}, got {str(error).splitlines()[0]}") from None
     if not isinstance(text, dict):
         raise InputError(f"Expected an experiment in {path}, a mapping, got {type(text).__name__}")
+    for name in _KINDS.keys() & text.keys():
+        if not isinstance(text[name], _KINDS[name]):
+            wanted = "list" if _KINDS[name] is list else "mapping"
+            raise InputError(f"Expected `{name}` in {path.name} as a {wanted}, got {text[name]!r}")
     return text
 
 
@@ -356,10 +367,12 @@ def _import(modules: Sequence[str], path: Path) -> None:
 
 
 def _read(text: dict[str, Any], name: str, path: Path) -> Experiment:
-    datasets = [_made(Dataset, {"name": k, **v}, path) for k, v in text.pop("datasets", {}).items()]
+    datasets = [_made(Dataset, v, path, name=k) for k, v in text.pop("datasets", {}).items()]
     columns = [_made(Column, c, path) for c in text.pop("columns", [])]
     rows = [row for r in text.pop("rows") for row in _with_pooled(_made(Row, r, path))]
     parts = {"name": name, "datasets": tuple(datasets), "columns": tuple(columns), "rows": tuple(rows)}
+    if "tune_by" in text:
+        parts["tune_by"] = _made(Column, text.pop("tune_by"), path)
     made: Experiment = _made(Experiment, parts | text, path)
     return made
 
@@ -384,11 +397,13 @@ def _with_pooled(row: Row) -> list[Row]:
     return [row, pooled]
 
 
-def _made(kind: type[Any], given: Plain, path: Path) -> Any:
+def _made(kind: type[Any], given: Plain, path: Path, **more: Any) -> Any:
+    if not isinstance(given, Mapping):
+        raise InputError(f"Expected a {kind.__name__.lower()} in {path.name} as a mapping, got {given!r}")
     known = [f.name for f in fields(kind)]
     for name in given:
         choose(f"an entry of {kind.__name__.lower()} in {path.name}", name, known)
     try:
-        return kind(**{k: tuple(v) if k == "tuning" else v for k, v in given.items()})
+        return kind(**{k: tuple(v) if k == "tuning" else v for k, v in given.items()}, **more)
     except TypeError as error:
         raise InputError(f"Expected a complete {kind.__name__.lower()} in {path.name}, got {error}") from None

@@ -21,7 +21,7 @@ from fans.metrics import metric
 from fans.runs import Cell, Result
 from fans.spaces import GraphEdges
 
-__all__ = ["do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
+__all__ = ["check_data", "do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
 
 
 SWEEPING: dict[str, Any] = {"n_sweep": 1, "refine": 0, "n_local": 15}
@@ -97,6 +97,11 @@ class Subject:
 def subject(dataset: str, model: str) -> Subject:
     """Return the subject of a dataset; the last one is kept."""
     return Subject(dataset, model)
+
+
+def check_data(dataset: str) -> None:
+    """Raise unless the files of a dataset are here; nothing is downloaded."""
+    load_graph(dataset)
 
 
 def explainer(spec: Plain) -> Explainer:

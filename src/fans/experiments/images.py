@@ -5,14 +5,14 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from fans.core import FansWarning, InputError
 from fans.data import load_images
-from fans.data.images import image_dataset
+from fans.data.images import Split, image_dataset
 from fans.experiments._cells import (
     all_settings,
     checkpoint,
@@ -30,7 +30,7 @@ from fans.metrics import Case, metric
 from fans.runs import Cell, Result
 from fans.spaces import Image
 
-__all__ = ["do", "explainer", "identify", "price", "subject", "training"]
+__all__ = ["check_data", "do", "explainer", "identify", "price", "subject", "training"]
 
 
 class Subject:
@@ -65,6 +65,13 @@ class Subject:
 def subject(dataset: str, model: str, n_background: int) -> Subject:
     """Return the subject of a dataset; the last one is kept."""
     return Subject(dataset, model, n_background)
+
+
+def check_data(dataset: str) -> None:
+    """Raise unless the files of a dataset are here; nothing is downloaded."""
+    found = image_dataset(dataset)
+    for split in get_args(Split):
+        found.paths(split, download=False, home=found.home)
 
 
 def explainer(spec: Plain) -> Explainer:

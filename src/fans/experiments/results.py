@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from fans.core import FansError, InputError, check_whole, write_atomically
+from fans.core import FansError, InputError, check_whole
 from fans.experiments._shared import POOLED, Experiment, load
 from fans.metrics import Metric
 from fans.report.figures import plot_curves
 from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, text
-from fans.runs import Cell, Record, Result, Run, processor, resolve
+from fans.runs import Cell, Record, Result, Run, differences, processor, resolve
 
 RELATIVE = 1e-5
 """A value that is computed again may differ by so much of itself."""
@@ -75,6 +75,7 @@ def _training(records: Sequence[Record], labels: Mapping[str, str]) -> list[str]
 def _notes(run: Run, experiment: Experiment) -> list[str]:
     left = len(run.left())
     return [
+        *(f"The record of {key} is damaged ({why}): fans run does it again." for key, why in run.damaged().items()),
         *([f"{left} of {len(run.cells)} cells are still to be done."] if left else []),
         f"Paper: {experiment.source}. Intervals: 95 % bootstrap over inputs.",
         *experiment.notes,
@@ -83,19 +84,32 @@ def _notes(run: Run, experiment: Experiment) -> list[str]:
 
 def _refuse_mixed(specs: Iterable[Mapping[str, Any]]) -> None:
     """Raise if two cells of one row and dataset differ in anything but their inputs: they would be in one mean."""
-    known: dict[tuple[str, str], str] = {}
+    known: dict[tuple[str, str], dict[str, Any]] = {}
     for spec in specs:
-        row = (spec["method"], spec["dataset"])
-        if known.setdefault(row, _configuration(spec)) != _configuration(spec):
+        row, here = (spec["method"], spec["dataset"]), _configuration(spec)
+        there = known.setdefault(row, here)
+        if there != here:
             raise InputError(
-                f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two; use another one (--out)"
+                f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two: "
+                f"{', '.join(differences(there, here)[:3])}; choose another folder (--out), or the same settings"
             )
 
 
-def _configuration(spec: Mapping[str, Any]) -> str:
+def _configuration(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return what two cells of one row have in common."""
-    columns = [{k: v for k, v in c.items() if k != "limit"} for c in spec["columns"]]
-    return json.dumps({k: v for k, v in spec.items() if k != "shard"} | {"columns": columns}, sort_keys=True)
+    columns = {c["name"]: {k: v for k, v in c.items() if k not in ("name", "limit")} for c in spec["columns"]}
+    return {k: v for k, v in spec.items() if k != "shard"} | {"columns": columns}
+
+
+def _refuse_other_search(asked: Iterable[Cell], others: Iterable[Cell]) -> None:
+    """Raise if a row was searched by other values: the best is the best of one search."""
+    kinds = {cell.kind for cell in asked}
+    for cell in others:
+        if cell.kind in kinds:
+            raise InputError(
+                f"Expected one search for the settings of {cell.kind[1]} on {cell.kind[0]} in a folder, got another "
+                "there; choose another folder (--out), or the same values"
+            )
 
 
 def _median(column: str) -> str:
@@ -121,17 +135,22 @@ def _paper(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     return out
 
 
-def write(run: Run) -> str:
-    """Write a run's table beside its records as Markdown, CSV and HTML; return it for a terminal."""
+def report(run: Run, tell: Callable[[str], None]) -> None:
+    """Tell a run's table, then write it beside the records as Markdown, CSV and HTML; or the choices of a search."""
+    if run.plan["search"]:
+        found = choices(run)
+        tell(_lines_of(run, found))
+        run.publish("choices.json", (json.dumps(found, indent=2, sort_keys=True) + "\n").encode())
+        return
     table = tabulate(run)
+    tell(text(table))
     for name, content in (("md", markdown(table)), ("csv", comma_separated(table)), ("html", html(table))):
-        write_atomically(run.folder / f"table.{name}", content.encode())
+        run.publish(f"table.{name}", content.encode())
     drawn = load(run.plan["experiment"]).curves
-    if drawn and importlib.util.find_spec("matplotlib"):
+    if drawn and table.entries and importlib.util.find_spec("matplotlib"):
         picture = io.BytesIO()
         plot_curves(table, drawn, picture)
-        write_atomically(run.folder / "curves.png", picture.getvalue())
-    return text(table)
+        run.publish("curves.png", picture.getvalue())
 
 
 # --- The search for settings -----------------------------------------------------------------------------------------
@@ -148,18 +167,17 @@ def choices(run: Run) -> dict[str, dict[str, dict[str, Any]]]:
     for (name, dataset), candidates in tried.items():
         row = next(r for r in experiment.rows if r.name == name)
         value, call = max(candidates, key=lambda pair: pair[0])
-        settings = {k: v for k, v in call["settings"].items() if k in row.search}
-        if "space" in row.search:
+        searched = {*row.search, *row.search_at.get(dataset, {})}
+        settings = {k: v for k, v in call["settings"].items() if k in searched}
+        if "space" in searched:
             settings["space"] = call["space"]
         spread = sorted((round(v, 4) for v, _ in candidates), reverse=True)
         out[name][dataset] = {"chosen": settings, "value": value, "all": spread}
     return dict(out)
 
 
-def show_choices(run: Run) -> str:
-    """Return the choices of a search as lines of YAML to be put into the experiment's file; write them beside it."""
-    found = choices(run)
-    write_atomically(run.folder / "choices.json", (json.dumps(found, indent=2, sort_keys=True) + "\n").encode())
+def _lines_of(run: Run, found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the choices of a search as lines of YAML to be put into the experiment's file."""
     lines = [f"# {len(run.left())} of {len(run.cells)} settings are still to be tried"] if run.left() else []
     for name, by_dataset in found.items():
         pooled = name.endswith(POOLED)
@@ -174,8 +192,8 @@ def show_choices(run: Run) -> str:
 # --- The proof -------------------------------------------------------------------------------------------------------
 
 
-def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
-    """Compute k random finished cells again from the code as it is, and return a line for each.
+def verify(run: Run, k: int, seed: int | None = None) -> Iterator[str]:
+    """Compute k random finished cells again from the code as it is, and yield a line for each.
 
     Values must be the same but for rounding. On another kind of processor than the record's they are rounded otherwise,
     and many steps or training can make much of that: there the means must agree to a tenth or to two standard errors,
@@ -187,7 +205,7 @@ def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
         seed: of their choice; by default another one each time.
 
     Raises:
-        FansError: if a value differs.
+        FansError: if a value differs, or a cell cannot be computed.
     """
     check_whole("k", k, 1)
     done = run.done()
@@ -195,13 +213,18 @@ def verify(run: Run, k: int, seed: int | None = None) -> list[str]:
         raise InputError(f"Expected finished cells to verify, got none in {run.folder}; run the experiment first")
     picked = np.random.default_rng(seed).permutation(len(done))[:k]
     stored = {record.facts["key"]: record for record in run.records()}
-    work, lines = resolve(load(run.plan["experiment"]).work), []
+    work = resolve(load(run.plan["experiment"]).work)
     for cell in [done[i] for i in picked]:
         record = stored[cell.key]
-        with _threads(record.circumstances["threads"]):
-            again = work(cell)
-        lines.append(f"{cell.key}: {_compared(record, again)}")
-    return lines
+        try:
+            with _threads(record.circumstances["threads"]):
+                again = work(cell)
+        except Exception as error:
+            raise FansError(
+                f"Expected {cell.key} computed again, got {type(error).__name__}: {error}; "
+                "what made the record must be here: its data, its checkpoint and its modules"
+            ) from error
+        yield f"{cell.key}: {_compared(record, again)}"
 
 
 @contextmanager
@@ -273,24 +296,57 @@ def start(
 ) -> Run:
     """Begin a run of an experiment, or of the search for its rivals' settings, or go on with the one in `folder`.
 
+    The run has the cells asked for; what the folder has of others stays there.
+
     Args:
         name: of the experiment, or its file.
         folder: of the run.
         n: inputs of every dataset instead of its own number.
         only: datasets.
-        rows: names of rows; what a folder has of others stays.
+        rows: names of rows.
         tune: the search.
         dry: write nothing.
+
+    Raises:
+        InputError: the folder holds other settings, or data or a checkpoint is missing.
     """
     experiment = load(name)
+    if tune and n is not None:
+        raise InputError("Expected --n or --tune, got both; the search has its own inputs (`tuning` of each dataset)")
     specs = experiment.tuning_cells(only, rows) if tune else experiment.cells(n, only, rows)
-    cells = {cell.key: cell for cell in _priced(specs, experiment.work.partition(":")[0])}
-    if (folder / "plan.json").is_file() and (rows or only or n):  # part of it: the others stay in the plan
-        there = {cell.key: cell for cell in Run.open(folder).cells}
-        if not tune:
-            _refuse_mixed(cell.spec for cell in (*there.values(), *cells.values()))
-        cells = there | cells
-    return Run.create(folder, experiment.plan() | {"search": tune}, cells.values(), grows=("experiment",), dry=dry)
+    if not specs:
+        raise InputError("Expected rows with values to search (`search`), got none; fans run without --tune needs none")
+    module = experiment.work.partition(":")[0]
+    cells = _priced(specs, module)
+
+    def beside(others: list[Cell]) -> None:
+        if tune:
+            _refuse_other_search(cells, others)
+        else:
+            _refuse_mixed(cell.spec for cell in (*others, *cells))
+
+    plan = experiment.plan() | {"search": tune}
+    run = Run.create(folder, plan, cells, grows=("experiment",), beside=beside, dry=dry)
+    if not dry:
+        for dataset in sorted({cell.kind[0] for cell in run.left()}):
+            resolve(f"{module}:check_data")(dataset)
+    return run
+
+
+def opened(folder: Path) -> Run:
+    """Return the run of an experiment that is in `folder`.
+
+    Raises:
+        InputError: there is none.
+    """
+    run = Run.open(folder)
+    lacking = [name for name in ("experiment", "search") if name not in run.plan]
+    if lacking:
+        raise InputError(
+            f"Expected the run of an experiment in {folder}, got one whose plan has no `{lacking[0]}`; "
+            "its records can be read with fans.runs.Run"
+        )
+    return run
 
 
 def _priced(specs: Sequence[Mapping[str, Any]], module: str) -> list[Cell]:

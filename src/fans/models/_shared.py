@@ -109,7 +109,8 @@ def find_checkpoint(name: str, folder: str | Path | None = None) -> Path:
             return path
     known = sorted({p.stem for place in places for p in place.glob("*.json")})
     raise InputError(
-        f"Expected a checkpoint called one of {known}, got {name!r}; make one with: fans train {name} --out FOLDER"
+        f"Expected a checkpoint called {name!r} in {' or '.join(map(str, places))}, got {', '.join(known) or 'none'} "
+        "there; make one with: fans train, or fans.train.train for a dataset of your own"
     )
 
 

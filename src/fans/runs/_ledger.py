@@ -6,7 +6,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -56,6 +56,7 @@ class Ledger:
         cells: Iterable[Cell],
         *,
         grows: Collection[str] = (),
+        beside: Callable[[list[Cell]], None] | None = None,
         dry: bool = False,
     ) -> Self:
         """Begin a run in `folder`, or go on with the one that is there.
@@ -63,8 +64,10 @@ class Ledger:
         Args:
             folder: made where it is not there.
             plan: the settings of the experiment; what is not in the cells' specs and matters belongs in here.
-            cells: the work; where a run is there all its cells must be among them, and what is done stays done.
+            cells: the work; what is done of it stays done.
             grows: the settings that only say how much is asked for: they may differ from those of the run there.
+            beside: is given the cells of the run there that are not among these, and raises if they cannot stand beside
+                them; they stay in the plan, but are none of this run's. Without it such a run is another experiment.
             dry: check all this, and write nothing.
 
         Raises:
@@ -78,13 +81,13 @@ class Ledger:
                 f"Expected at least one cell, and each once, got {twice[0] + ' twice' if twice else 'none'}"
             )
         if dry:
-            run._changes(grows)
+            run._joined(grows, beside)
             return run
         with saving(run.folder):
             run._make_folders()
             with locked(run.folder / "plan.lock", patient=True):
-                if run._changes(grows):
-                    write(run.folder / "plan.json", run._encoded())
+                if joined := run._joined(grows, beside):
+                    write(run.folder / "plan.json", joined._encoded())
         return run
 
     @classmethod
@@ -94,7 +97,7 @@ class Ledger:
         try:
             found = restored(json.loads(path.read_bytes()))
             run = cls(Path(folder), found["plan"], tuple(Cell(c["spec"], c["cost"]) for c in found["cells"]))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"Expected a run in {folder}, got no plan.json there; check the folder") from None
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
@@ -161,6 +164,11 @@ class Ledger:
             self._failure(cell).unlink(missing_ok=True)
             return "done"
 
+    def publish(self, name: str, content: bytes) -> None:
+        """Write a file beside the records, whole or not at all, one process at a time."""
+        with saving(self.folder), locked(self.folder / "plan.lock", patient=True):
+            write(self.folder / name, content)
+
     def _make_folders(self) -> None:
         for name in ("records", "locks", "failures"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -185,20 +193,21 @@ class Ledger:
 
     def look(self, cell: Cell) -> _Known | None:
         """Return what is known of a record, None where there is none; a file is read again only if it has changed."""
-        path = self._record(cell)
+        path, known = self._record(cell), self._known.get(cell.key)
         try:
             stat = path.stat()
+            mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+            if known is not None and known.mark == mark:
+                return known
+            raw = path.read_bytes()
         except FileNotFoundError:
             return None
-        mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        known = self._known.get(cell.key)
-        if known is None or known.mark != mark:
-            try:
-                now = Record.decode(path.read_bytes(), cell).circumstances
-                known = _Known(mark, now["seconds"], now["versions"], "")
-            except (OSError, ValueError) as error:
-                known = _Known(mark, 0.0, {}, str(error))
-            self._known[cell.key] = known
+        try:
+            now = Record.decode(raw, cell).circumstances
+            known = _Known(mark, now["seconds"], now["versions"], "")
+        except ValueError as error:
+            known = _Known(mark, 0.0, {}, str(error))
+        self._known[cell.key] = known
         return known
 
     def _set_aside(self, cell: Cell) -> None:
@@ -230,25 +239,29 @@ class Ledger:
         content = {"plan": plain(self.plan, "plan"), "versions": versions(), "cells": cells}
         return json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"
 
-    def _changes(self, grows: Collection[str]) -> bool:
-        """Tell whether the plan in the folder must be written; raise if it is of another experiment."""
+    def _joined(self, grows: Collection[str], beside: Callable[[list[Cell]], None] | None) -> Self | None:
+        """Return what the plan in the folder must be, None where it is; raise if it is of another experiment."""
         if not (self.folder / "plan.json").exists():
-            return True
+            return self
         there = type(self).open(self.folder)
         _refuse_other_version(self.folder)
         differing = differences(*({k: v for k, v in run.plan.items() if k not in grows} for run in (there, self)))
-        keys = {cell.key for cell in self.cells}
-        lost = [cell for cell in there.cells if cell.key not in keys]
-        if not differing and lost:
-            nearest = min((differences(lost[0].spec, cell.spec) for cell in self.cells), key=len)
-            differing = [f"{len(lost)} of its {len(there.cells)} cells are not in this one", *nearest]
+        own = {cell.key: cell for cell in self.cells}
+        others = [cell for cell in there.cells if cell.key not in own]
+        if beside and not differing:
+            beside(others)
+        elif others and not differing:
+            nearest = min((differences(others[0].spec, cell.spec) for cell in self.cells), key=len)
+            differing = [f"{len(others)} of its {len(there.cells)} cells are not in this one", *nearest]
         if differing:
             more = f", and {len(differing) - 3} more" if len(differing) > 3 else ""
             raise InputError(
                 f"Expected {self.folder} to hold this experiment, got another: {', '.join(differing[:3])}{more}; "
                 "choose another folder (--out), or the same settings"
             )
-        return (there.plan, there.cells) != (self.plan, self.cells)
+        joined = {cell.key: cell for cell in there.cells} | own
+        made = replace(self, cells=tuple(joined.values()))
+        return None if (there.plan, there.cells) == (made.plan, made.cells) else made
 
 
 def _refuse_other_version(folder: Path) -> None:

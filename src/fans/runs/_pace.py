@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
+from fans.core import check_whole
 from fans.runs._ledger import Ledger
 from fans.runs._records import Cell
 
@@ -67,6 +68,7 @@ def progress(run: Ledger, workers: int = 1, *, elsewhere: int = 0, failed: int =
 
 def describe(what: Ledger | Iterable[Cell], workers: int = 1) -> str:
     """Return a plan as a table by dataset and method: cells, inputs, model evaluations, done and left, time left."""
+    check_whole("workers", workers, 1)
     cells, done = (what.cells, what.measured()) if isinstance(what, Ledger) else (tuple(what), {})
     pace = _Pace(cells, done)
     groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
