@@ -91,7 +91,7 @@ def evaluate(
     ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model, space)
     inputs, heatmap, parts = (
         space.planes(torch.from_numpy(np.array(a)).flatten(1))
-        for a in (explanation.inputs, explanation.heatmap.astype(np.float64), _parts(explanation))
+        for a in (explanation.inputs, explanation.heatmap.astype(np.float64), _parts(explanation, space))
     )
     case = Case(
         ask,
@@ -192,11 +192,13 @@ def _node_case(
     )
 
 
-def _parts(explanation: Explanation) -> Array:
-    """Return each element's share of its feature's score, where that is the score of all of them together."""
+def _parts(explanation: Explanation, space: FittedSpace) -> Array:
+    """Return each element's share of its feature's or its pixel's score, where that is the score of all together."""
     member: Any = Method.registry.get(explanation.method)
     if member is not None and member.per_element:
-        return explanation.heatmap.astype(np.float64)
+        of_inputs = torch.from_numpy(np.array(explanation.inputs[:1])).flatten(1)
+        n_channels = space.planes(of_inputs).shape[1] if member.per_pixel else 1
+        return explanation.heatmap.astype(np.float64) / n_channels
     shared = explanation.elements.ndim < explanation.inputs.ndim
     of_element = torch.from_numpy(explanation.elements.copy()).reshape(1 if shared else len(explanation), -1)
     units = Units(of_element, torch.zeros(len(of_element), len(explanation.feature_names)), shared)

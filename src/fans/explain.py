@@ -347,8 +347,8 @@ class Explainer:
     def on_elements(self, x: Any, scores: Array, *, parts: bool = False) -> Array:
         """Return scores `(B, F)` of these inputs in their own shape, `(B, *input)`.
 
-        `parts`: where a feature's score is that of all its elements together, each gets its share, so that sums over
-        elements mean something.
+        `parts`: where a feature's score is that of all its elements together, or a pixel's that of all its channels,
+        each gets its share, so that sums over elements mean something.
         """
         with warnings.catch_warnings():  # told of when they were explained
             warnings.simplefilter("ignore", FansWarning)
@@ -357,7 +357,9 @@ class Explainer:
         for task, rows, at in split:
             units, owner = task.space.units(rows), torch.arange(len(rows))
             values = torch.from_numpy(np.asarray(scores, dtype=np.float64)[at, : task.space.n_features])
-            if parts and not self.method.per_element:
+            if parts and self.method.per_pixel:
+                values = values / task.space.planes(rows[:1]).shape[1]
+            elif parts and not self.method.per_element:
                 values = values / units.n_elements
             out.append(task.space.shown(units.spread(values, owner)).numpy())
         return in_order(out, [at for *_, at in split])

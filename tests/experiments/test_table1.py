@@ -225,8 +225,17 @@ def test_a_record_does_not_depend_on_what_its_process_did_before():
 
 
 @pytest.mark.usefixtures("slices")
-@pytest.mark.parametrize("method", ["integrated_gradients", "feature_ablation", "kernel_shap", "banzhaf"])
-def test_what_adds_up_to_a_linear_model_has_no_infidelity_whatever_its_units(method):
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("integrated_gradients", {}),
+        ("feature_ablation", {}),
+        ("kernel_shap", {}),
+        ("banzhaf", {"ridge": 0.0}),
+        ("occlusion", {"window": 1}),
+    ],
+)
+def test_what_adds_up_to_a_linear_model_has_no_infidelity_whatever_its_units(method, settings):
     """On units of several elements a coalition method's score is that of all of them: each has its share."""
     weights = torch.linspace(-1, 2, 3 * 64).view(1, 3, 8, 8)
 
@@ -236,8 +245,8 @@ def test_what_adds_up_to_a_linear_model_has_no_infidelity_whatever_its_units(met
             return torch.stack([z, -z], 1)
 
     x = torch.ones(2, 3, 8, 8)  # where what an element adds is its slope as well
-    given: dict[str, Any] = {"method": method} | ({"ridge": 0.0} if method == "banzhaf" else {})
-    made = fans.Explainer(Linear(), x, space=Image("patch", patch=4), baseline=0.0, output="raw", **given)
+    space = Image("patch", patch=4)
+    made = fans.Explainer(Linear(), x, space=space, baseline=0.0, output="raw", method=method, **settings)
     scores = made.scores(x)
     heat, parts = (torch.from_numpy(made.on_elements(x, scores, parts=p)) for p in (False, True))
     with torch.no_grad():

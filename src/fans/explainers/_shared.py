@@ -54,6 +54,8 @@ class Method(Registered):
     """Whether the scores depend on the input's neighbourhood, not on the input alone."""
     per_element: ClassVar[bool] = False
     """Whether a feature's score is the mean of its elements' and not that of all of them together."""
+    per_pixel: ClassVar[bool] = False
+    """Whether each channel of a pixel carries the score of the whole pixel."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings by name, of the method and of the explainer around it."""
 

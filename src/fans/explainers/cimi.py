@@ -56,6 +56,7 @@ class CIMI(Trained, ElementMethod):
     name: ClassVar[str] = "cimi"
     label: ClassVar[str] = "CIMI"
     modalities: ClassVar[tuple[str, ...]] = ("image",)
+    per_pixel: ClassVar[bool] = True
     citation: ClassVar[str] = "Wu et al., A Causality Inspired Framework for Model Interpretation, KDD 2023"
     network_name: ClassVar[str] = "an interpreter"
     size_names: ClassVar[str] = "images and a last convolution"
@@ -234,7 +235,7 @@ def _convolved(task: Task, rows: Tensor, piece: int | None = None) -> Tensor | N
     convolutions = [part for part in task.predict.model.modules() if isinstance(part, nn.Conv2d)]
     if not convolutions:
         return None
-    pieces: Sequence[Tensor] = torch.split(rows, piece or task.predict.max_batch)
-    parts = [last_output(convolutions, partial(task.predict.differentiable, some)) for some in pieces]
+    pieces: Sequence[Tensor] = torch.split(rows, piece or task.predict.n_seen)
+    parts = [last_output(convolutions, partial(task.predict.differentiable, some, whole=True)) for some in pieces]
     found = [part for part in parts if part is not None]
     return torch.cat(found) if found else None

@@ -50,6 +50,7 @@ class MeaningfulPerturbation(ElementMethod):
     name: ClassVar[str] = "meaningful_perturbation"
     label: ClassVar[str] = "MP"
     modalities: ClassVar[tuple[str, ...]] = ("image",)
+    per_pixel: ClassVar[bool] = True
     citation: ClassVar[str] = (
         "Fong and Vedaldi, Interpretable Explanations of Black Boxes by Meaningful Perturbation, ICCV 2017"
     )

@@ -28,6 +28,7 @@ class Occlusion(ElementMethod):
     name: ClassVar[str] = "occlusion"
     label: ClassVar[str] = "Occlusion"
     modalities: ClassVar[tuple[str, ...]] = ("image",)
+    per_pixel: ClassVar[bool] = True
     citation: ClassVar[str] = "Zeiler and Fergus, Visualizing and Understanding Convolutional Networks, ECCV 2014"
 
     window: int = 4
