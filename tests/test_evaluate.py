@@ -90,6 +90,95 @@ def test_a_table_and_a_black_box():
     assert found["d"] == pytest.approx(np.trapezoid(p, dx=0.25), rel=1e-9)
 
 
+def sigmoid(z: Any) -> Any:
+    return 1 / (1 + np.exp(-z))
+
+
+class Slope(nn.Module):
+    """One column counts, by a slope; one output."""
+
+    def __init__(self, *after: nn.Module) -> None:
+        super().__init__()
+        self.after = nn.Sequential(nn.Dropout(0.9), *after)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        out: Tensor = self.after(2 * rows[:, :1])
+        return out
+
+
+def both(rows: Any, explained: Any, judges: Any, **settings: Any) -> Any:
+    """Judge by the explainer, and by the model alone: they must agree. The model comes in training mode."""
+    explainer = fans.Explainer(explained, ROWS, method="feature_ablation", baseline=0.0, **settings)
+    explanation = explainer(rows)
+    found = fans.evaluate(explanation, judges, explainer=explainer)
+    alone = fans.evaluate(explanation, judges, model=explained)
+    for name in judges:
+        assert alone[name] == pytest.approx(found[name], rel=1e-5, abs=1e-12), name
+    assert all(part.training for part in explained.modules()) if isinstance(explained, nn.Module) else True
+    return found
+
+
+CURVE = {"d": metric("deletion", n_steps=4, fill=0.0)}
+
+
+def test_probabilities_are_not_squashed_twice():
+    """The only column that counts goes first, and the curve falls from p to 1/2 at once."""
+    x = np.array([[1.0, 0.5, 0.5, 0.5], [-1.0, 0.5, 0.5, 0.5]])  # classes 1 and 0
+    expected = np.trapezoid([sigmoid(2.0), 0.5, 0.5, 0.5, 0.5], dx=0.25)
+    for model in (Slope(), Slope(nn.Sigmoid()), Slope(Split()), Slope(Split(), nn.Softmax(1))):
+        found = both(x, model, CURVE | {"fid": metric("fidelity_plus", form="top", top=1)})
+        assert found["d"] == pytest.approx(expected, rel=1e-5)
+        assert found["fid"].tolist() == [1.0, 0.0]  # what is left of nothing is class 0
+
+
+class Split(nn.Module):
+    """One logit of two classes as two."""
+
+    def forward(self, logit: Tensor) -> Tensor:
+        return torch.cat([torch.zeros_like(logit), logit], 1)
+
+
+def test_an_output_without_classes_is_followed_as_it_is():
+    x = np.array([[2.0, 0.5, 0.5, 0.5]])
+    expected = np.trapezoid([sigmoid(8.0), 0.5, 0.5, 0.5, 0.5], dx=0.25)
+    assert both(x, lambda rows: sigmoid(4 * rows[:, 0]), CURVE)["d"] == pytest.approx(expected)
+    expected = np.trapezoid([4.0, 0, 0, 0, 0], dx=0.25)
+    for settings in ({"output": "raw"}, {"task": "regression"}):
+        assert both(x, Slope(), CURVE, **settings)["d"] == pytest.approx(expected)
+    with pytest.raises(fans.InputError, match="a model of classes, got one of values"):
+        both(x, Slope(), {"f": metric("fidelity_plus")}, output="raw")
+
+
+@pytest.mark.parametrize("x", [-2.0, 2.0])
+def test_the_logit_of_class_0_is_the_negative_of_that_of_class_1(x):
+    """Multipliers of a linear logit are exact, so that they have no infidelity, whichever class is explained."""
+    given: dict[str, Any] = {"method": "deep_lift", "multiply": False, "baseline": 0.0}
+    explainer = fans.Explainer(Slope(), ROWS, **given)
+    explanation = explainer(np.array([[x, 0.0, 0.0, 0.0]]))
+    assert explanation.target.tolist() == [int(x > 0)]
+    for how in ({"explainer": explainer}, {"model": Slope()}):
+        found = fans.evaluate(explanation, [metric("infidelity", kind="formula")], **how)
+        assert found["infidelity"] == pytest.approx(0.0, abs=1e-10)
+
+
+def test_channels_are_found_where_they_are_in_the_explanation():
+    """Eight channels, last: by their number they might be rows."""
+    images = torch.from_numpy(RNG.random((6, 10, 10, 8))).float()
+    weights = torch.linspace(-1, 1, 8)
+
+    class Last(nn.Module):
+        def forward(self, rows: Tensor) -> Tensor:
+            z = (rows * weights).sum((1, 2, 3))
+            return torch.stack([z, -z], 1)
+
+    explainer = fans.Explainer(Last(), images, method="saliency", space=fans.spaces.Image(channels="last"))
+    explanation = explainer(images[:2])
+    judges = {"i": metric("infidelity", kind="patch"), "d": metric("deletion", n_steps=5)}
+    found, alone = (fans.evaluate(explanation, judges, **how) for how in ({"explainer": explainer}, {"model": Last()}))
+    for name in judges:
+        assert alone[name] == pytest.approx(found[name], rel=1e-5)
+
+
 def test_truth_is_compared():
     explainer = fans.Explainer(lambda rows: rows[:, 0], ROWS, method="feature_ablation", baseline=0.0)
     truth = np.array([[True, False, False, False], [False, False, False, True]])
@@ -105,7 +194,12 @@ def test_truth_is_compared():
         ({"metrics": [], "model": len}, r"metrics of different names, got \[\]"),
         ({"metrics": ["recall", "recall"], "model": len}, "different names, got .*; pass a mapping"),
         ({"metrics": ["sparseness"], "model": 3}, "a torch module or a callable, got int"),
-        ({"metrics": ["max_sensitivity"], "model": len}, "a case with `explain` for 'max_sensitivity'"),
+        ({"metrics": ["max_sensitivity"], "model": len}, "an explainer for 'max_sensitivity', .* pass `explainer=`"),
+        ({"metrics": ["recall"], "model": len}, "the elements known to matter for 'recall', got none; pass `truth=`"),
+        (
+            {"metrics": ["recall"], "model": len, "truth": [True] * 4},
+            r"`truth` of the inputs' shape \(2, 4\), got \(4,\)",
+        ),
     ],
 )
 def test_bad_input(given, message):

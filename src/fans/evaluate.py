@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from fans.core import Array, Explanation, FansWarning, InputError, extra
 from fans.explain import Explainer
 from fans.explainers._shared import Method
-from fans.metrics import Case, Metric, metric
-from fans.spaces import guess_space
+from fans.metrics import Case, Metric, Returns, evaluation_mode, metric
+from fans.spaces import Image, guess_space
 from fans.spaces._shared import FittedSpace, Units
 from fans.spaces.graph import FittedEdges
 from fans.task import Task
@@ -83,11 +83,12 @@ def evaluate(
     if explainer is None and model is None:
         raise InputError("Expected the model that was explained, or its explainer, got neither; pass `explainer=`")
     judges = dict(_named(metrics))
+    _refuse_lacking(judges, explanation, explainer, truth)
     if explanation.edges is not None:
         cases = _graph_cases(explanation, explainer, truth, max_batch)
         values = {name: np.concatenate([judge(case).numpy() for case in cases]) for name, judge in judges.items()}
         return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
-    space = explainer.task.space if explainer is not None else guess_space(explanation.inputs).fit(explanation.inputs)
+    space = explainer.task.space if explainer is not None else _space_of(explanation)
     ask = _model_of(explainer) if explainer is not None and model is None else _wrapped(model, space)
     inputs, heatmap, parts = (
         space.planes(torch.from_numpy(np.array(a)).flatten(1))
@@ -102,12 +103,46 @@ def evaluate(
         explanation.seed,
         max_batch or (explainer.task.predict.n_seen if explainer is not None else 1024),
         None if explainer is None else _explain_with(explainer),
-        None if truth is None else space.planes(torch.as_tensor(np.array(truth)).flatten(1)),
-        returns=_returns(explainer) if model is None and explainer is not None else None,
+        None if truth is None else space.planes(torch.from_numpy(_truth(truth, explanation)).flatten(1)),
+        returns=_returns(explainer.task) if model is None and explainer is not None else _told(explanation),
         parts=parts,
     )
+    if case.returns is None and case.before.shape[1] == 1:  # of two classes: one alone would be values
+        case = replace(case, returns="probabilities" if case.are_probabilities else "logits")
     values = {name: judge(case).numpy() for name, judge in judges.items()}
     return Evaluation(explanation.ids, values, {name: judge.higher_is_better for name, judge in judges.items()})
+
+
+def _refuse_lacking(
+    judges: Mapping[str, Metric], explanation: Explanation, explainer: Explainer | None, truth: Any
+) -> None:
+    """Refuse metrics that need what was not given, before anything is spent."""
+    for judge in judges.values():
+        if "explain" in judge.needs and explanation.edges is not None:
+            raise InputError(f"Expected metrics of one graph, got {judge.name!r}, which explains changed inputs")
+        if "explain" in judge.needs and explainer is None:
+            raise InputError(
+                f"Expected an explainer for {judge.name!r}, which explains changed inputs, got none; pass `explainer=`"
+            )
+        if "truth" in judge.needs and truth is None:
+            raise InputError(f"Expected the elements known to matter for {judge.name!r}, got none; pass `truth=`")
+
+
+def _truth(truth: Any, explanation: Explanation) -> Array:
+    """Return which elements are known to matter, checked."""
+    found: Array = np.array(truth)
+    if found.shape != explanation.inputs.shape:
+        raise InputError(f"Expected `truth` of the inputs' shape {explanation.inputs.shape}, got {found.shape}")
+    return found
+
+
+def _space_of(explanation: Explanation) -> FittedSpace:
+    """Return the space of an explanation's inputs: in images, channels are where elements of one feature are."""
+    inputs, elements = explanation.inputs, explanation.elements
+    if explanation.modality != "image" or inputs.ndim != 4:
+        return guess_space(inputs).fit(inputs)
+    first, last = ((elements == elements.take([0], axis)).all() for axis in (-3, -1))
+    return Image(channels=None if first == last else "first" if first else "last").fit(inputs)
 
 
 def _graph_cases(
@@ -183,11 +218,10 @@ def _node_case(
     known = None if truth is None else truth[column][None]
     heatmap, parts = (space.shown(units.spread(v, owner))[:, :n_edges] for v in (values, values / units.n_elements))
     size = max_batch or task.predict.n_seen
-    returns: Literal["logits", "probabilities"] = "logits" if task.predict.is_module else "probabilities"
     return Case(
         *(ask, row[None, 1 : 1 + n_edges], heatmap, torch.tensor([target]), [name], seed, size),
         truth=known,
-        returns=returns,
+        returns=_returns(task),
         parts=parts,
     )
 
@@ -205,9 +239,16 @@ def _parts(explanation: Explanation, space: FittedSpace) -> Array:
     return replace(explanation, scores=explanation.scores / units.n_elements.numpy()).heatmap
 
 
-def _returns(explainer: Explainer) -> Literal["logits", "probabilities"]:
-    predict = explainer.task.predict
-    return "logits" if predict.is_module or predict.kind == "output" else "probabilities"
+def _returns(task: Task) -> Returns:
+    """Return what the model of an explainer returns as `_model_of` asks it."""
+    if task.outputs.shape[1] == 1:
+        return "values"
+    return "probabilities" if task.predict.returns_probabilities else "logits"
+
+
+def _told(explanation: Explanation) -> Returns | None:
+    """Return what an explanation tells of its model's outputs: one that has no classes was explained as it is."""
+    return "values" if len(explanation.target_names) == 1 else None
 
 
 def _named(metrics: Any) -> list[tuple[str, Metric]]:
@@ -248,7 +289,8 @@ def _wrapped(model: Any, space: FittedSpace) -> Callable[[Tensor], Tensor]:
     def ask(inputs: Tensor) -> Tensor:
         rows = space.rows(inputs).view(-1, *space.shape)
         if isinstance(model, nn.Module):
-            out: Tensor = model(rows if like is None else rows.to(like.device, like.dtype))
+            with evaluation_mode(model):
+                out: Tensor = model(rows if like is None else rows.to(like.device, like.dtype))
             return out
         return torch.as_tensor(np.asarray(model(rows.numpy())))
 

@@ -187,7 +187,7 @@ class Predictor:
     @property
     def returns_probabilities(self) -> bool:
         """Whether the model's own outputs are probabilities as they come."""
-        return self.kind == "probability" and self._squash is None
+        return self.kind == "probability" and self._squash in (None, _two_columns)
 
     @property
     def is_module(self) -> bool:

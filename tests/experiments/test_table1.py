@@ -301,7 +301,9 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     capsys.readouterr()
     file.write_text(SMALL + "seed: 1\n")
     assert main(["run", str(file), "--out", str(folder), "--rows", "IG", "--n", "2"]) == 1
-    wanted = "one configuration of IG on fashion_mnist in a folder, got two: `seed` is 0 there and 1 here; choose another"
+    wanted = (
+        "one configuration of IG on fashion_mnist in a folder, got two: `seed` is 0 there and 1 here; choose another"
+    )
     assert wanted in capsys.readouterr().err
     file.write_text(SMALL.replace("metric: irof, settings: {of: predicted}", "metric: irof, settings: {of: given}"))
     assert main(["run", str(file), "--out", str(folder)]) == 1

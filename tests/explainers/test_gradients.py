@@ -198,6 +198,31 @@ def test_a_relu_in_place_is_bent_as_any(method):
     assert found == pytest.approx(scores(conv(), IMAGES, method), abs=1e-12)
 
 
+class PreActivation(nn.Module):
+    """Uses what went into its activation again: overwritten, if the activation is in place."""
+
+    def __init__(self, *, inplace: bool) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(5, 4).double(), nn.Linear(4, 3).double()
+        self.activation = nn.ReLU(inplace=inplace)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        z = self.before(rows)
+        active = self.activation(z)
+        out: Tensor = self.after(active + 3 * (z if self.activation.inplace else active))
+        return out
+
+
+@pytest.mark.parametrize("method", ["guided_backprop", "deep_lift"])
+def test_what_a_relu_overwrites_is_overwritten(method):
+    x = torch.linspace(-1, 1, 20).view(4, 5).double()
+    one, other = (built(partial(PreActivation, inplace=inplace)) for inplace in (True, False))
+    assert one(x.clone()).detach().numpy() == pytest.approx(other(x).detach().numpy(), abs=1e-12)
+    found = scores(one, x, method, target=0)
+    assert np.abs(found).max() > 0.1
+    assert found == pytest.approx(scores(other, x, method, target=0), abs=1e-12)
+
+
 # --- Integrated Gradients --------------------------------------------------------------------------------------------
 
 

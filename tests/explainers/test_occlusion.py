@@ -144,6 +144,7 @@ def test_rows_are_counted_and_bounded_and_the_model_is_left_as_it_was(stride, wi
         ({"stride": 1.5}, "`stride` as a whole number of at least 1, got 1.5"),
         ({"window": 2, "stride": 3}, "`stride` of at most `window`, 2, so that no pixel is skipped, got 3"),
         ({"window": 7}, "`window` of at most 6, the image's shorter side, got 7"),
+        ({"window": 20}, "`window` of at most 6, the image's shorter side, got 20"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

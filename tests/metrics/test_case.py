@@ -155,7 +155,11 @@ def test_ids_are_the_same_from_numpy():
         ("truth", torch.zeros(2, dtype=torch.bool), r"got \(2,\)"),
         ("max_batch", 0, "`max_batch` as a whole number of at least 1, got 0"),
         ("seed", 0.5, "`seed` as a whole number, got 0.5"),
-        ("returns", "probability", "'logits', 'probabilities', got 'probability'; did you mean 'probabilities'"),
+        (
+            "returns",
+            "probability",
+            "'logits', 'probabilities', 'values', got 'probability'; did you mean 'probabilities'",
+        ),
         ("model", "resnet", "as functions, got str"),
         ("explain", "saliency", "and str"),
     ],

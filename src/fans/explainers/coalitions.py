@@ -162,6 +162,11 @@ class Lime(Method):
         weights = torch.ones(keep.shape[:2], dtype=torch.float64)
         if self.weigh == "cosine":
             weights = torch.exp(-((1 - _cosine(inputs, keep)) ** 2) / (2 * self.width**2))
+            if not weights.any(1).all():
+                raise InputError(
+                    f"Expected a `width` at which some coalitions count, got {self.width!r}, at which all weigh 0; "
+                    "take a larger one"
+                )
         slopes = lasso(keep.double(), inputs.kept_of(keep), weights, self.alpha)
         return Scores(slopes, None, torch.full((len(inputs),), self.n_samples))
 

@@ -399,14 +399,30 @@ def _hooked(
     enter: Callable[..., Any],
     leave: Callable[..., Any] | None = None,
 ) -> Iterator[None]:
-    """Call `enter` before, and `leave` after, each module of some kinds; the hooks are gone afterwards."""
+    """Call `enter` before, and `leave` after, each module of some kinds; the hooks are gone afterwards.
+
+    `enter` gives the module a copy of its input. What a module would have overwritten, it overwrites all the same.
+    """
     handles = []
+    overwritten: list[Tensor] = []
+
+    def stash(_: nn.Module, given: tuple[Any, ...]) -> None:
+        overwritten.append(given[0])
+
+    def overwrite(_: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
+        overwritten.pop().copy_(out)
+
     try:
         for part in model.modules():
             if isinstance(part, kinds):
+                in_place = getattr(part, "inplace", False)
+                if in_place:
+                    handles.append(part.register_forward_pre_hook(stash))
                 handles.append(part.register_forward_pre_hook(enter))
                 if leave is not None:
                     handles.append(part.register_forward_hook(leave))
+                if in_place:
+                    handles.append(part.register_forward_hook(overwrite))
         yield
     finally:
         for handle in handles:

@@ -81,7 +81,7 @@ class Occlusion(ElementMethod):
         """Return which rows each window of a column covers, `(windows, height)`, and the same across."""
         out = []
         for side in _plane(task):
-            start = self.stride * torch.arange(-(-(side - self.window) // self.stride) + 1)[:, None]
+            start = self.stride * torch.arange(max(0, -(-(side - self.window) // self.stride) + 1))[:, None]
             place = torch.arange(side)
             out.append((start <= place) & (place < start + self.window))
         return out[0], out[1]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Integral
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,8 @@ Explain = Callable[[Tensor, Tensor, Sequence[Id]], Tensor]
 Make = Callable[[Tensor, Tensor], Tensor]
 """Which input and which of its copies `(n,)` each row is, to the rows `(n, *input)`."""
 Output = Literal["raw", "probability"]
+
+Returns = Literal["logits", "probabilities", "values"]
 
 T = TypeVar("T")
 
@@ -41,7 +43,7 @@ class Case:
         inputs: `(B, *input)`, images as `(B, channels, height, width)`; their device and dtype are the rows'.
         scores: `(B, *input)` importance of each element. A method that scores pixels, not channels, gives each channel
             an equal share.
-        target: `(B,)` the explained class, int64. A single raw output is explained as it is, whatever the target.
+        target: `(B,)` the explained class, int64.
         ids: one for each input; its draws depend on its id and `seed` alone.
         seed: of all draws.
         max_batch: rows in one call of the model.
@@ -49,8 +51,10 @@ class Case:
             target and the id of the input that each changed one comes from, so that a method whose draws follow the id
             repeats them, and its scores differ by the change alone.
         truth: `(B, *input)` bool, the elements known to matter, for metrics that ask for it.
-        returns: what the model returns; by default judged from its answers to `inputs`: values in [0, 1] that sum to 1
-            (or a single one in [0, 1]) are probabilities. Say so if a single output might be either.
+        returns: what the model returns: `"logits"` or `"probabilities"` of classes, a single one being that of class 1,
+            or `"values"`, which are followed as they are, a single one whatever the target. By default judged from its
+            answers to `inputs`: in [0, 1] with sum 1 (or a single one in [0, 1]) they are probabilities, else
+            logits, a single one as it is whatever the target where raw outputs count. Say so if there is a single one.
         cache: what cases share.
         parts: `(B, *input)` what each element adds to the output, for metrics that sum scores up: where a feature's
             score is that of all its elements together, each has its share. By default the scores.
@@ -66,7 +70,7 @@ class Case:
     max_batch: int = 1024
     explain: Explain | None = None
     truth: Tensor | None = None
-    returns: Literal["logits", "probabilities"] | None = None
+    returns: Returns | None = None
     cache: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     parts: Tensor | None = field(default=None, repr=False)
     own: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
@@ -77,7 +81,7 @@ class Case:
         if not is_whole(self.seed):
             raise InputError(f"Expected `seed` as a whole number, got {self.seed!r}")
         if self.returns is not None:
-            choose("`returns`", self.returns, ("logits", "probabilities"))
+            choose("`returns`", self.returns, get_args(Returns))
         if not callable(self.model) or not (self.explain is None or callable(self.explain)):
             raise InputError(
                 "Expected `model`, and `explain` where it is given, as functions, got "
@@ -191,7 +195,7 @@ class Case:
         return self.remember("outputs", lambda: self.outputs(self.inputs))
 
     @cached_property
-    def _are_probabilities(self) -> bool:
+    def are_probabilities(self) -> bool:
         """Whether the model returns probabilities: as said, else judged from `before`, be it rounded to bfloat16."""
         if self.returns is not None:
             return self.returns == "probabilities"
@@ -200,9 +204,11 @@ class Case:
 
     def as_probabilities(self, outputs: Tensor) -> Tensor:
         """Turn outputs `(n, C)` into probabilities: softmax, or a sigmoid and its complement; never a second time."""
+        if self.returns == "values":
+            raise InputError("Expected a model of classes, got one of values; choose a metric that asks for no class")
         if outputs.shape[1] > 1:
-            return outputs if self._are_probabilities else torch.softmax(outputs, 1)
-        p = outputs if self._are_probabilities else torch.sigmoid(outputs)
+            return outputs if self.are_probabilities else torch.softmax(outputs, 1)
+        p = outputs if self.are_probabilities else torch.sigmoid(outputs)
         return torch.cat([1 - p, p], 1)
 
     def classes(self, outputs: Tensor) -> Tensor:
@@ -210,10 +216,13 @@ class Case:
         return (outputs if outputs.shape[1] > 1 else self.as_probabilities(outputs)).argmax(1)
 
     def of_target(self, outputs: Tensor, target: Tensor, output: Output) -> Tensor:
-        """Return the target's output or probability `(n,)` of outputs `(n, C)`."""
-        if output == "raw" and outputs.shape[1] == 1:
+        """Return the target's output or probability `(n,)` of outputs `(n, C)`; values are as they are."""
+        single = outputs.shape[1] == 1
+        if single and (self.returns == "values" or (self.returns is None and output == "raw")):
             return outputs[:, 0]
-        columns = outputs if output == "raw" else self.as_probabilities(outputs)
+        columns = torch.cat([-outputs, outputs], 1) if single else outputs  # a single logit is that of class 1
+        if self.returns != "values" and (output == "probability" or (single and self.are_probabilities)):
+            columns = self.as_probabilities(outputs)
         if int(target.max()) >= columns.shape[1]:
             raise InputError(f"Expected `target` below the model's {columns.shape[1]} classes, got {int(target.max())}")
         return columns.gather(1, target.cpu()[:, None])[:, 0]

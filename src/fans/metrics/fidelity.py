@@ -1,5 +1,6 @@
 """Fidelity+ and Fidelity-: does the predicted class change when what scores high is removed, or kept alone?"""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -34,7 +35,7 @@ class Fidelity(Metric):
         choose("`form`", self.form, ("soft", "top"))
         if not is_number(self.top) or not (self.top >= 1 if is_whole(self.top) else 0 < self.top <= 1):
             raise InputError(f"Expected `top` as a count of at least 1 or a share up to 1.0, got {self.top!r}")
-        if not is_number(self.fill):
+        if not is_number(self.fill) or not math.isfinite(self.fill):
             raise InputError(f"Expected a number for `fill`, got {self.fill!r}")
         if self.form == "soft":
             self.refuse_ignored(("top",), "form='soft'")
@@ -106,8 +107,9 @@ class FidelityGap(Metric):
     fill: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.shares, tuple | list) or not self.shares:
-            raise InputError(f"Expected `shares` as numbers, got {self.shares!r}")
+        given = self.shares if isinstance(self.shares, tuple | list) else ()
+        if not given or not all(is_number(share) and 0 < share <= 1 for share in given):
+            raise InputError(f"Expected `shares` as numbers above 0 and up to 1, got {self.shares!r}")
         self._both()
 
     def _both(self) -> list[tuple[FidelityPlus, FidelityMinus]]:

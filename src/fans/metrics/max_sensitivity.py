@@ -85,7 +85,10 @@ def _explain(case: Case, inputs: Tensor, which: Tensor) -> Tensor:
     assert case.explain is not None
     places = which.tolist()
     found = case.explain(inputs, case.target[places], [case.ids[i] for i in places])
-    if not isinstance(found, Tensor) or found.shape != inputs.shape or not torch.isfinite(found).all():
+    if not isinstance(found, Tensor) or found.shape != inputs.shape:
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        raise InputError(f"Expected finite scores {tuple(inputs.shape)} from `explain`, got {got}; score every element")
+        raise InputError(f"Expected scores {tuple(inputs.shape)} from `explain`, got {got}; score every element")
+    if not torch.isfinite(found).all():
+        n_bad = int((~torch.isfinite(found)).sum())
+        raise InputError(f"Expected finite scores from `explain`, got NaN or infinity for {n_bad} elements")
     return found.detach().to(inputs.device)
