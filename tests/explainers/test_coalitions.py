@@ -336,5 +336,5 @@ def test_bad_settings(name, settings, message):
 
 def test_a_kernel_too_narrow_is_told():
     asked = fans.Explainer(Net(), IMAGES, space=Image("patch", patch=3), method="lime", baseline=0.25, width=1e-4)
-    with pytest.raises(fans.InputError, match="a `width` at which some coalitions count, got 0.0001"):
+    with pytest.raises(fans.InputError, match=r"a `width` at which some coalitions count, got 0\.0001"):
         asked.scores(IMAGES[:2])
