@@ -41,8 +41,7 @@ class Case:
     Attributes:
         model: from rows `(n, *input)` to raw outputs `(n, C)`; a torch module is held in evaluation mode.
         inputs: `(B, *input)`, images as `(B, channels, height, width)`; their device and dtype are the rows'.
-        scores: `(B, *input)` importance of each element. A method that scores pixels, not channels, gives each channel
-            an equal share.
+        scores: `(B, *input)` importance of each element; every element of a feature carries its feature's.
         target: `(B,)` the explained class, int64.
         ids: one for each input; its draws depend on its id and `seed` alone.
         seed: of all draws.
@@ -57,7 +56,8 @@ class Case:
             logits, a single one as it is whatever the target where raw outputs count. Say so if there is a single one.
         cache: what cases share.
         parts: `(B, *input)` what each element adds to the output, for metrics that sum scores up: where a feature's
-            score is that of all its elements together, each has its share. By default the scores.
+            score is that of all its elements together, or a pixel's that of its channels, each has its share. By
+            default the scores.
         own: what metrics remember of these scores.
     """
 
@@ -108,7 +108,7 @@ class Case:
         if self.scores.shape != self.inputs.shape:
             raise InputError(
                 f"Expected `scores` of the inputs' shape {shape}, got {tuple(self.scores.shape)}; give every element "
-                "its feature's score, and each channel of an image an equal share"
+                "its feature's score"
             )
         if self.parts is not None and self.parts.shape != self.inputs.shape:
             raise InputError(f"Expected `parts` of the inputs' shape {shape}, got {tuple(self.parts.shape)}")

@@ -39,7 +39,8 @@ class Infidelity(Metric):
       cut off and the last p - 1 rows and columns stay clean. Values are uniform in (0, 1) whatever the range of the
       data. And the product is not one: `C * sum_l (sum_cj a[c, j, l]) (sum_cm D[c, l, m])`, columns of a by rows of
       `D = x - x~`. Raw outputs only; the image must be square. Sides that p does not divide have one more patch, where
-      Quantus fails.
+      Quantus fails. It takes the scores as they are: where a score is that of a pixel or a patch, every channel has it
+      whole, as in what captum returns; the other kinds give each element its share (`Case.parts`).
 
     Args:
         kind: see above.
