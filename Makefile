@@ -32,14 +32,18 @@ bench: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) build src/*.egg-info fans-demo
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+# The stamp comes last, so that what failed halfway, or was made by a Python too old, is made anew.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Expected Python 3.11 or later, got" \
+	"$$($(PYTHON) --version); name one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	touch $@
 
-$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/.made
 	$(PIP) install -q -c constraints.txt -e '.[tabular,plot,graph]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.made
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
 	$(PIP) install -q -c constraints.txt --no-deps quantus  # an oracle of tests; OpenCV, which it asks for, is not used
 	touch $@ $(VENV)/.demo

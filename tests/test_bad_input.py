@@ -515,6 +515,12 @@ def test_classifiers_without_probabilities(ask, model):
         ask(model=model)
 
 
+def test_categories_have_no_gradient():
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [True, False, True, False]})
+    with pytest.raises(fans.InputError, match='numbers in every column for solver="gradient", got categories'):
+        fans.Explainer(torch.nn.Linear(2, 2), frame, solver="gradient")
+
+
 @BOTH
 def test_a_module_cannot_read_text(ask):
     message = r"numbers for a torch module, got columns of text or categories: \['town', 'size'\]"

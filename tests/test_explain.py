@@ -246,6 +246,12 @@ def test_the_noise_rules_give_the_tolerance_of_pns(tolerance, relative):
     assert (found.tolerance[0] == other.tolerance[0]) == relative
 
 
+def test_without_background_samples_the_noise_rule_still_has_the_background():
+    settings: dict[str, Any] = {"radius": 3.0, "tolerance": "noise", "n_pairs": 20}
+    expected = fans.Explainer(rule, BACKGROUND, n_background=len(BACKGROUND), **settings)(INPUTS[0]).tolerance
+    assert fans.Explainer(rule, BACKGROUND, n_background=0, **settings)(INPUTS[0]).tolerance == expected > 0
+
+
 def test_a_fixed_tolerance_stays_fixed_when_the_radius_is_searched_for():
     found = fans.Explainer(rule, BACKGROUND, tolerance=0.07, search=True)(INPUTS[:2])
     assert found.tolerance.tolist() == [0.07, 0.07]

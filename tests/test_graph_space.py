@@ -152,10 +152,10 @@ def test_pns_of_six_edges_is_that_of_enumeration():
         assert found.ps[0] == pytest.approx(expected["ps"], abs=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["game", "gradient"])
-def test_nodes_are_explained_alike_in_any_company(solver):
+@pytest.mark.parametrize(("solver", "radius"), [("game", None), ("game", "paper"), ("gradient", None)])
+def test_nodes_are_explained_alike_in_any_company(solver, radius):
     model, graph = Net(GCNConv).eval(), random_graph(n=60, n_edges=110)
-    explainer = fans.Explainer(model, graph, solver=solver, n_local=29, n_sweep=200)
+    explainer = fans.Explainer(model, graph, solver=solver, radius=radius, n_local=29, n_sweep=200)
     nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
     together = explainer(nodes)
     assert together.ids == tuple(nodes)
@@ -166,6 +166,7 @@ def test_nodes_are_explained_alike_in_any_company(solver):
         assert together.scores[i, : n - 1] == pytest.approx(alone.scores[0, : n - 1], abs=1e-5)
         assert together.chosen_names(i) == alone.chosen_names()
         assert together.pns[i] == pytest.approx(alone.pns[0], abs=1e-6)
+        assert together.radius[i] == alone.radius[0]
         assert edges_of(together, i)[kept(together, i)].tolist() == edges_of(alone)[kept(alone)].tolist()
         assert together.heatmap[i][kept(together, i)] == pytest.approx(alone.heatmap[0][kept(alone)], abs=1e-5)
 
@@ -324,6 +325,8 @@ def test_columns_of_nodes():
     explainer = fans.Explainer(model, graph, space=GraphFeatures(), n_local=29)
     explanation = explainer([1, 2])
     assert explanation.scores.shape == (2, 6)
+    assert sorted(explanation.ranked(0).tolist()) == [0, 1, 2, 3, 4]
+    assert "column 4" in explanation._repr_html_()
     assert (explanation.scores[:, [3, 5]] == 0).all()
     assert not explanation.subset[:, [3, 5]].any()
     ((task, rows, _),) = explainer.task.split([1, 2])

@@ -256,6 +256,16 @@ def test_values_of_an_input_in_words(pipeline):
     assert out.value(2, 0) == str(x["age"].iloc[2])
 
 
+def test_a_group_in_words():
+    """Of columns that are on or off the names of those that are on, whatever came first; of others their values."""
+    frame = pd.DataFrame({"red": [True, False, True], "blue": [False, True, False], "town": ["A", "B", "A"]})
+    frame["size"] = [1.0, 2.0, 3.0]
+    space = Table(groups={"colour": ["red", "blue"], "place": ["town", "size"]})
+    out = fans.Explainer(lambda f: f["size"].to_numpy(), frame, space=space, n_pairs=20)(frame)
+    assert [out.value(i, 0) for i in range(3)] == ["red", "blue", "red"]
+    assert [out.value(i, 1) for i in range(3)] == ["town A, size", "town B, size", "town A, size"]
+
+
 @pytest.mark.parametrize(
     "form",
     [

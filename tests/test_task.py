@@ -109,6 +109,26 @@ def test_a_classifier_answers_with_probabilities_and_names():
     assert Task.bind(numbered, ROWS).predict.target_names == ("3", "7")
 
 
+def test_a_number_that_is_a_place_and_the_name_of_another_class_is_told():
+    numbered = Task.bind(LogisticRegression().fit(ROWS, np.where(CLASSES == "ant", 1, 2)), ROWS)
+    with pytest.warns(fans.FansWarning, match="Target 1 was taken as a place, that of the class '2'.*pass target='1'"):
+        assert numbered.targets(1, numbered.outputs[:2]).tolist() == [1, 1]
+    assert numbered.targets("1", numbered.outputs[:2]).tolist() == [0, 0]
+    assert numbered.targets(0, numbered.outputs[:2]).tolist() == [0, 0]
+    with pytest.raises(fans.InputError, match="`target` from 0 to 1, or a class name, got"):
+        numbered.targets(torch.eye(2), numbered.outputs[:2])
+
+
+def test_a_logit_that_looked_like_a_probability_is_found_out():
+    model = nn.Linear(1, 1)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+        model.bias.fill_(0.0)
+    bound = Task.bind(model, np.linspace(0, 1, 20)[:, None])
+    with bound.predict.session(), pytest.raises(fans.ModelError, match=r"from a module with one output, .*got 3;"):
+        bound.predict(torch.tensor([[3.0]]))
+
+
 def test_an_estimator_without_classes_answers_with_predict():
     y = ROWS @ [2.0, -1.0]
     bound = Task.bind(LinearRegression().fit(ROWS, y), ROWS)

@@ -297,13 +297,22 @@ class Explanation:
         if self.modality != "table":
             return f"{row[places].mean():.4g}" if len(places) else "absent"
         if len(places) > 1:
-            return ", ".join(self.element_names[p] for p in places if row[p]) or "none"
+            return ", ".join(filter(None, (self._part(p, row[p]) for p in places.tolist()))) or "none"
         words = self.categories.get(str(places[0]))
         return str(words[int(row[places[0]])]) if words else f"{row[places[0]]:.4g}"
 
+    def _part(self, place: int, value: float) -> str:
+        """Return what an element of a group adds to its text: its name where it is on, and its category."""
+        name, words = self.element_names[place], self.categories.get(str(place))
+        if words is None:
+            return name if value else ""
+        word = str(words[int(value)])
+        return {"True": name, "False": ""}.get(word, f"{name} {word}")
+
     def ranked(self, i: int = 0) -> Array:
-        """Return the features of input `i` from the most important to the least."""
-        return np.argsort(-self.scores[i], kind="stable")
+        """Return the features that input `i` has, from the most important to the least."""
+        order: Array = np.argsort(-self.scores[i], kind="stable")
+        return np.compress(self[i].present[0, order], order)
 
     def chosen_names(self, i: int = 0) -> list[str]:
         """Return the names of the chosen features of input `i`, the most important first."""

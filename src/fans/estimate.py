@@ -187,8 +187,8 @@ def resolve_radius(radius: Tensor | str | None, part: slice, distances: Tensor, 
     if isinstance(radius, Tensor):
         return radius[part]
     if radius == "paper":
-        n_dimensions = int(units.size[0].sum())
-        return torch.full((n_inputs,), paper_radius(n_samples, n_dimensions), dtype=torch.float64)
+        each = [paper_radius(n_samples, int(n_dimensions)) for n_dimensions in units.size.sum(1)]
+        return torch.tensor(each, dtype=torch.float64).expand(n_inputs)
     scott = torch.full((n_inputs,), scott_radius(n_samples), dtype=torch.float64)
     if radius == "scott":
         return scott

@@ -103,7 +103,8 @@ class Explainer:
         model: a torch module, a scikit-learn estimator, or any callable on rows.
         background: real data: what the neighbourhood, scales and drawn baselines come from. It is evaluated once.
         space: what a feature is; guessed from the background by default.
-        baseline: value of a feature considered missing (a name, a number or a row); drawn background rows by default.
+        baseline: value of a feature considered missing (a name, a number or a row); by default the space's first: drawn
+            background rows in tables, the mean in images, no edge in graphs.
         method: a registered method.
         output: `"raw"` leaves a module's logits as they are.
         task: `"regression"` does so too, and asks an estimator for `predict`.
@@ -435,7 +436,7 @@ class Explainer:
         """Return the tolerance of each class `(C,)` by the noise rule, evaluated once."""
         if self._noise is None:
             relative = self.neighbourhood.tolerance != "paper"
-            kept = self.neighbourhood.n_background if self.task.space.has_background else None
+            kept = (self.neighbourhood.n_background or None) if self.task.space.has_background else None
             before = self.task.predict.n_rows
             with self.task.predict.session():
                 self._noise = noise_tolerance(

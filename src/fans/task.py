@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose
+from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose, warn
 from fans.spaces import guess_space
 from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
 
@@ -125,7 +125,7 @@ class Predictor:
         if self._wants_squash and not _are_probabilities(raw):
             self._squash = _sigmoid if raw.shape[1] == 1 else _softmax
         elif self._wants_squash and raw.shape[1] == 1:
-            self._squash = _two_columns
+            self._squash = _checked_columns
         outputs = self._squash(raw) if self._squash else raw
         if self.target_names is None or len(self.target_names) != outputs.shape[1]:
             self.target_names = tuple(str(c) for c in range(outputs.shape[1]))
@@ -187,7 +187,12 @@ class Predictor:
     @property
     def returns_probabilities(self) -> bool:
         """Whether the model's own outputs are probabilities as they come."""
-        return self.kind == "probability" and self._squash in (None, _two_columns)
+        return self.kind == "probability" and self._squash in (None, _checked_columns)
+
+    @property
+    def n_outputs(self) -> int | None:
+        """How many outputs the model itself has; None before it was asked."""
+        return self._n_outputs
 
     @property
     def is_module(self) -> bool:
@@ -273,6 +278,16 @@ def _two_columns(p: Tensor) -> Tensor:
     return torch.cat([1 - p, p], 1)
 
 
+def _checked_columns(p: Tensor) -> Tensor:
+    """Return the same of what was a probability on all the background."""
+    if not ((p > -0.01) & (p < 1.01)).all():
+        raise ModelError(
+            "Expected a probability from a module with one output, as on the background, "
+            f"got {float(p.abs().max()):.4g}; if it returns logits, add a sigmoid, or pass a background where they vary"
+        )
+    return _two_columns(p)
+
+
 def _softmax(out: Tensor) -> Tensor:
     """Return softmax over the classes; along the first dimension torch vectorises it over rows, which are many."""
     return torch.softmax(out.T, 0).T
@@ -354,6 +369,7 @@ class Task:
         if target is None:
             return outputs.argmax(1)
         names = self.predict.target_names or ()
+        elsewhere = list[int]()
         entries: Sequence[Any] = [target] * n if shape_of(target, "`target`") == () else list(target)
         if len(entries) != n:
             raise InputError(f"Expected one target or one per input ({n}), got {len(entries)}")
@@ -364,9 +380,16 @@ class Task:
                 continue
             try:
                 whole = int(entry) == entry
-            except (TypeError, ValueError, OverflowError):
+            except (TypeError, ValueError, OverflowError, RuntimeError):
                 whole = False
             if not whole or not 0 <= entry < n_classes:
                 raise InputError(f"Expected `target` from 0 to {n_classes - 1}, or a class name, got {entry!r}")
             numbers.append(int(entry))
+            if names and names[int(entry)] != str(int(entry)) in names:
+                elsewhere.append(int(entry))
+        if elsewhere:
+            warn(
+                f"Target {elsewhere[0]} was taken as a place, that of the class {names[elsewhere[0]]!r}, though "
+                f"another is called so; pass target={str(elsewhere[0])!r} for that one"
+            )
         return torch.tensor(numbers)

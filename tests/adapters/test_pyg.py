@@ -57,6 +57,9 @@ def test_several_nodes_and_all_of_them():
     one, other = (made(model)(GRAPH.x, GRAPH.edge_index, index=n).edge_mask for n in (3, NODE))
     both = made(model)(GRAPH.x, GRAPH.edge_index, index=torch.tensor([3, NODE])).edge_mask
     assert both.numpy() == pytest.approx(((one + other) / 2).numpy(), abs=1e-6)
+    mask = torch.zeros(len(GRAPH.x), dtype=torch.bool)
+    mask[[3, NODE]] = True
+    assert torch.equal(made(model)(GRAPH.x, GRAPH.edge_index, index=mask).edge_mask, both)
     assert (made(model)(GRAPH.x, GRAPH.edge_index).edge_mask > 0).float().mean() > 0.5
 
 

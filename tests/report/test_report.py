@@ -88,6 +88,15 @@ def test_the_page_has_every_input_and_escapes_names(e, tmp_path):
     assert e[0]._repr_html_().count("<table>") == 1
 
 
+def test_names_may_have_asterisks_and_dollar_signs(e, tmp_path):
+    named = replace(e, feature_names=("a*b*", "profit_$_vs_$", "x3"), subset=np.ones_like(e.subset))
+    text = named.to_html(tmp_path / "page.html").read_text()
+    assert "<em>a*b*</em>" in text
+    assert "<em>profit_$_vs_$</em>" in text
+    figure = named.plot(tmp_path / "e.png")
+    assert r"profit_\$_vs_\$" in "".join(t.get_text() for t in figure.axes[0].get_yticklabels())
+
+
 def test_the_frame_has_a_row_for_each_input_and_feature(e):
     frame = e.to_frame()
     assert len(frame) == 12

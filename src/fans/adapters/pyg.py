@@ -107,7 +107,7 @@ class FANSExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         able = torch.unique(edge_index[1][edge_index[0] != edge_index[1]])
         if index is None:
             return [int(n) for n in able]
-        return [int(n) for n in torch.as_tensor(index).flatten()]
+        return _listed(index)
 
     def _mask(
         self,
@@ -136,10 +136,16 @@ class FANSExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         return total / max(len(asked), 1)
 
 
+def _listed(index: int | Tensor) -> list[int]:
+    """Return the numbers in an index, or the places that a mask marks."""
+    given = torch.as_tensor(index).flatten()
+    return [int(n) for n in (given.nonzero()[:, 0] if given.dtype == torch.bool else given)]
+
+
 def _numbers(index: int | Tensor | None, batch: Tensor | None) -> list[int]:
     """Return the graphs of a batch to explain, all by default."""
     if index is not None:
-        return [int(n) for n in torch.as_tensor(index).flatten()]
+        return _listed(index)
     return list(range(1 if batch is None else int(batch.max()) + 1))
 
 

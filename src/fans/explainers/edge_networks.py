@@ -129,6 +129,8 @@ class MixUpExplainer(OfLastLayer):
         def loss(index: Tensor, place: Tensor) -> Tensor:
             return self.loss(lessons, network, seen, index, place)
 
+        if len(lessons) < 2:
+            raise InputError(f"Expected at least 2 inputs with edges to train method={self.name!r} on, got 1")
         piece = max(1, lessons.task.predict.max_batch // 4)
         history = self.descend(network, seed, len(lessons), loss, self.batch, piece)
         task.predict.n_rows += lessons.task.predict.n_rows

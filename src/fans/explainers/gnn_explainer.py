@@ -18,11 +18,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fans.core import check_whole, extra, warn
+from fans.core import ModelError, check_whole, extra, warn
 from fans.explainers._edges import OfLastLayer, check_layers
 from fans.explainers._rivals import Inputs, check_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
+from fans.spaces._union import fitting, forgetting
 from fans.spaces.graph import FittedEdges, message_layers
 from fans.task import Task
 from fans.trials import Block
@@ -65,6 +66,7 @@ class GNNExplainer(Method):
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
         """Refuse what PyTorch Geometric's masks cannot reach."""
         check_layers(task, f"method={self.name!r}", "masks their messages")
+        check_classes(task, f"method={self.name!r}")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """One row a step."""
@@ -118,6 +120,7 @@ class PGExplainer(OfLastLayer):
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
         """Refuse what PyTorch Geometric's masks cannot reach."""
         check_layers(task, f"method={self.name!r}", "masks their messages")
+        check_classes(task, f"method={self.name!r}")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """None of its own: one row tells what the model makes of all nodes; training is apart."""
@@ -185,13 +188,14 @@ def _theirs(name: str, asker: str) -> Any:
 def wrapped(task: Task, algorithm: Any, name: str) -> Any:
     """Return PyTorch Geometric's explainer of this model."""
     space: Any = task.space
+    mode = "binary" if task.predict.n_outputs == 1 else "multiclass"
     return _theirs("Explainer", name)(
         task.predict.model,
         algorithm=algorithm,
         explanation_type="phenomenon",
         edge_mask_type="object",
         model_config={
-            "mode": "multiclass_classification",
+            "mode": f"{mode}_classification",
             "task_level": space.level,
             "return_type": "probs" if task.predict.returns_probabilities else "raw",
         },
@@ -200,7 +204,7 @@ def wrapped(task: Task, algorithm: Any, name: str) -> Any:
 
 @contextmanager
 def without_masks(model: Any) -> Iterator[None]:
-    """Leave no trace of a mask in a model's layers, neither from before nor for later.
+    """Leave no trace of a mask in a model's layers, neither from before nor for later, and have them remember no edges.
 
     A layer that once had a mask as a parameter, as GNNExplainer leaves it, makes parameters of all later ones, and no
     gradient reaches PGExplainer's network any more.
@@ -215,7 +219,8 @@ def without_masks(model: Any) -> Iterator[None]:
 
     clean()
     try:
-        yield
+        with forgetting(model):
+            yield
     finally:
         clean()
 
@@ -224,9 +229,16 @@ def asked(inputs: Inputs, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return one input as PyTorch Geometric's algorithms take it: nodes, edges, and all else by name."""
     space: Any = inputs.task.space
     x, edges, more, node = space.alone(inputs.x[i])
-    if node < 0:
-        return x, edges, more | {"target": inputs.target[i : i + 1]}
-    return x, edges, more | {"target": inputs.target[i].expand(len(x)), "index": node}
+    target = inputs.target[i : i + 1] if node < 0 else inputs.target[i].expand(len(x))
+    x, edges, target, *rest = fitting(inputs.task.predict.model, x, edges, target, *more.values())
+    more = dict(zip(more, rest, strict=True)) | {"target": target}
+    return x, edges, more if node < 0 else more | {"index": node}
+
+
+def check_classes(task: Task, asker: str) -> None:
+    """Refuse an output that is no class, which PyTorch Geometric would keep likely."""
+    if task.outputs.shape[1] == 1:
+        raise ModelError(f"Expected a model of classes for {asker}, got one output as it is; use method='fans'")
 
 
 def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tensor] | None = None) -> Scores:
@@ -243,7 +255,7 @@ def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tens
             if seen is not None:
                 algorithm.seen = seen[i]
             torch.manual_seed(seeds[i])
-            mask = made(x, edges, **more).edge_mask.detach().double()[: n_edges[i]]
+            mask = made(x, edges, **more).edge_mask.detach().cpu().double()[: n_edges[i]]
             n_bad += int(not torch.isfinite(mask).all())
             scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
     if n_bad:

@@ -138,7 +138,7 @@ def _graphs(e: Explanation, columns: int) -> Any:
         axis.set_axis_off()
     for i in range(shown):
         _graph_panel(axes[i], graphs.drawing(e, i), chosen_count(e, i))
-        axes[i].set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)
+        axes[i].set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
     return figure
 
 
@@ -166,14 +166,19 @@ def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
     colours = [CHOSEN if e.subset[i, f] else OTHER for f in order]
     places = np.arange(len(order))
     axis.barh(places, scores, xerr=errors, color=colours, height=0.72, error_kw={"lw": 0.8, "ecolor": FAINT})
-    labels = [f"{e.name(i, f)} = {e.value(i, int(f))}" for f in order]
+    labels = [_literal(f"{e.name(i, f)} = {e.value(i, int(f))}") for f in order]
     axis.set_yticks(places, labels, fontsize=7.5, color=INK)
     axis.invert_yaxis()
     axis.axvline(0, color=INK, lw=0.6)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)
     axis.tick_params(axis="x", labelsize=7, colors=FAINT)
-    axis.set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)
+    axis.set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
+
+
+def _literal(text: str) -> str:
+    """Return a text in which dollar signs are no mathematics."""
+    return text.replace("$", r"\$")
 
 
 def _title(e: Explanation, i: int) -> str:
@@ -244,4 +249,4 @@ def _image_panels(axes: list[Any], e: Explanation, i: int, scale: Any) -> None:
         axis.spines[:].set_visible(False)
         axis.set_xlabel(label, fontsize=7.5, color=FAINT, labelpad=3)
     estimates = "   ".join(estimate_texts(e, i))
-    axes[0].set_title(f"{_prediction(e, i)}\n{estimates}", fontsize=8.5, loc="left", color=INK)
+    axes[0].set_title(_literal(f"{_prediction(e, i)}\n{estimates}"), fontsize=8.5, loc="left", color=INK)

@@ -1,6 +1,6 @@
 """An explanation as HTML: the notebook view, and one self-contained page."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
 
 def _finding(e: Explanation, i: int) -> str:
     """Return what was found of one input, and how sure it is."""
-    words = _emphasise(escape(sentence(e, i)))
+    words = _emphasise(escape(sentence(e, i)), e.chosen_names(i))
     return (
         f"<p><b>{escape(str(e.ids[i]))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}. {words}</p>"
         f"<p class='facts'>{_estimates(e, i)}</p>"
@@ -147,7 +147,8 @@ def _estimates(e: Explanation, i: int) -> str:
     )
 
 
-def _emphasise(text: str) -> str:
-    """Turn the sentence's asterisks into italics."""
-    parts = text.split("*")
-    return "".join(f"<em>{part}</em>" if n % 2 else part for n, part in enumerate(parts))
+def _emphasise(text: str, names: Iterable[str]) -> str:
+    """Turn the asterisks around names into italics."""
+    for name in map(escape, names):
+        text = text.replace(f"*{name}*", f"<em>{name}</em>")
+    return text

@@ -5,7 +5,7 @@ from typing import Any
 
 from fans.core import InputError
 from fans.spaces._shared import FeatureSpace, refuse_empty, shape_of
-from fans.spaces.graph import GraphEdges, GraphFeatures
+from fans.spaces.graph import GraphEdges, GraphFeatures, is_dataset
 from fans.spaces.image import Image, Unit
 from fans.spaces.table import Table
 
@@ -14,7 +14,8 @@ __all__ = ["GraphEdges", "GraphFeatures", "Image", "Table", "guess_space", "is_g
 
 def is_graph(background: Any) -> bool:
     """Tell whether this is a graph, or several."""
-    first = background[0] if isinstance(background, Sequence) and len(background) else background
+    several = isinstance(background, Sequence) or is_dataset(background)
+    first = background[0] if several and len(background) else background
     return hasattr(first, "edge_index") or hasattr(first, "edge_types")
 
 

@@ -1,6 +1,7 @@
 """A graph as tensors, and what of it one prediction is computed from."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,17 +15,19 @@ class Graph:
     """A graph as tensors.
 
     Attributes:
-        x: `(n, d)` what is known of each node.
+        x: `(n, d)` what is known of each node, as numbers.
+        like: what was given as `x`, without rows: whole numbers, or one a node, reach the model as they were.
         edge_index: `(2, m)` from, to.
-        weight: `(m,)` of the edges, 1 where the graph has none.
-        attributes: `(m, a)` of the edges, where they are more than a weight.
+        weight: `(m,)` of the edges, 1 where nothing tells otherwise.
+        attributes: what else the model is told of the edges, `(m, ...)` by name.
         train: `(n,)` which nodes the model was trained on, where the graph says so.
     """
 
     x: Tensor
+    like: Tensor
     edge_index: Tensor
     weight: Tensor
-    attributes: Tensor | None
+    attributes: Mapping[str, Tensor]
     train: Tensor | None
 
     @classmethod
@@ -39,6 +42,7 @@ class Graph:
         if x is None or edges is None:
             raise InputError(f"Expected {what} with `x` and `edge_index`, got {type(given).__name__}")
         x, edges = torch.as_tensor(x).detach().cpu(), torch.as_tensor(edges).detach().cpu()
+        like = x[:0] if x.ndim else x
         if x.ndim == 1:
             x = x[:, None]
         if x.ndim != 2 or not len(x):
@@ -55,28 +59,38 @@ class Graph:
                 f"Expected `edge_index` of {what} from 0 to {len(x) - 1}, one number per node, "
                 f"got {int(edges.min())} to {int(edges.max())}"
             )
-        weight, attributes = cls._weights(given, edges.shape[1], what)
         train = getattr(given, "train_mask", None)
         if train is not None:
             train = torch.as_tensor(train).detach().cpu().bool()
             train = train if train.shape == x.shape[:1] else None  # Planetoid's relatives have ten splits
-        return cls(x.float(), edges.long(), weight, attributes, train)
+        n_edges = edges.shape[1]
+        return cls(x.float(), like, edges.long(), torch.ones(n_edges), cls._attributes(given, n_edges, what), train)
 
     @staticmethod
-    def _weights(given: Any, n_edges: int, what: str) -> tuple[Tensor, Tensor | None]:
+    def _attributes(given: Any, n_edges: int, what: str) -> dict[str, Tensor]:
+        """Return what a graph says of its edges, as it is."""
+        out = {}
         for name in ("edge_weight", "edge_attr"):
             value = getattr(given, name, None)
             if value is None:
                 continue
-            value = torch.as_tensor(value).detach().cpu().float()
-            if len(value) != n_edges or not torch.isfinite(value).all():
+            value = torch.as_tensor(value).detach().cpu()
+            if not value.ndim or len(value) != n_edges or not torch.isfinite(value).all():
                 raise InputError(
                     f"Expected one finite `{name}` of {what} for each of {n_edges} edges, got {tuple(value.shape)}"
                 )
-            if value.ndim == 1 or value.shape[1] == 1:
-                return value.flatten(), None
-            return torch.ones(n_edges), value
-        return torch.ones(n_edges), None
+            out[name] = value
+        return out
+
+    def told(self, weight: str, others: Sequence[str]) -> "Graph":
+        """Return the graph with the weights called `weight`, if any, and what else is called so of the edges."""
+        own = self.attributes[weight].flatten().float() if weight else torch.ones(self.edge_index.shape[1])
+        return replace(self, weight=own, attributes={name: self.attributes[name] for name in others})
+
+    def as_given(self, x: Tensor) -> Tensor:
+        """Return nodes `(m, d)` in the form in which the graph's own were given."""
+        x = x if self.like.ndim > 1 else x[:, 0]
+        return x if self.like.is_floating_point() else x.to(self.like.dtype)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -97,9 +111,11 @@ class Cutting:
         source: `(D,)` their numbers in the graph.
         feature: `(D,)` the feature of each.
         n_features: how many there are.
-        context: `(2, C)` edges that are always there.
-        context_weight: `(C,)`.
+        context: `(2, C)` edges that are always there: loops, and for each node those left out, as one.
+        context_weight: `(C,)`, of those left out their joint one.
         context_source: `(C,)` their numbers in the graph, or -1.
+        outside: `(2, O)` the same, those left out one by one.
+        outside_source: `(O,)` their numbers in the graph.
         target: place of the explained node, or -1 for the graph as a whole.
     """
 
@@ -112,6 +128,8 @@ class Cutting:
     context: Tensor
     context_weight: Tensor
     context_source: Tensor
+    outside: Tensor
+    outside_source: Tensor
     target: int
 
     @property
@@ -177,6 +195,10 @@ def _assemble(graph: Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bo
     counted = torch.zeros(len(nodes), dtype=torch.bool).index_fill_(0, into, True).nonzero()[:, 0]
     kept = place[graph.edge_index[:, loops]]
     where = torch.full((), 0) if target < 0 else place[target]
+
+    def into_those(ends: Tensor) -> Tensor:
+        return torch.cat([kept, torch.stack([where.expand(len(ends)), ends])], 1)
+
     return Cutting(
         graph=graph,
         nodes=nodes,
@@ -184,8 +206,10 @@ def _assemble(graph: Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bo
         source=source,
         feature=feature,
         n_features=n_features,
-        context=torch.cat([kept, torch.stack([where.expand(len(counted)), counted])], 1),
+        context=into_those(counted),
         context_weight=torch.cat([graph.weight[loops], joint[counted]]),
         context_source=torch.cat([loops, torch.full((len(counted),), -1)]),
+        outside=into_those(into),
+        outside_source=torch.cat([loops, other]),
         target=-1 if target < 0 else int(where),
     )

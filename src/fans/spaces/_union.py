@@ -1,5 +1,7 @@
 """Many perturbed copies of cuttings side by side, as one graph that a model takes in one pass."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,11 +17,19 @@ WIDE = 64
 
 @dataclass(frozen=True)
 class Union:
-    """Copies of a cutting side by side, after others."""
+    """Copies of a cutting side by side, after others.
+
+    Attributes:
+        edge_index: `(2, M)` their edges.
+        weight: `(M,)` of the edges.
+        attributes: what else is told of them, `(M, ...)` by name; 0 of an edge that stands for several.
+        target: `(r,)` the explained nodes.
+        row_of_node: the row of each node.
+    """
 
     edge_index: Tensor
     weight: Tensor
-    attributes: Tensor | None
+    attributes: Mapping[str, Tensor]
     target: Tensor
     row_of_node: Tensor
 
@@ -27,42 +37,44 @@ class Union:
 def copies(piece: Cutting, kept: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> Union:
     """Return one copy of a cutting for each row of kept edges `(r, D)`.
 
-    `n_nodes` and `n_rows` come before them. Without weights an edge is there or not, and a joint one is many.
+    `n_nodes` and `n_rows` come before them. Where nothing can be weighed an edge is there or not.
     """
     count, size = len(kept), len(piece.nodes)
     offset = n_nodes + size * torch.arange(count)
-    own, attributes = kept * piece.graph.weight[piece.source], None
     if weighs:
         edges = torch.cat([piece.edges, piece.context], 1)
+        own = kept * piece.graph.weight[piece.source]
         weight = torch.cat([own, piece.context_weight.expand(count, -1)], 1).flatten()
         edge_index = (edges[:, None] + offset[:, None]).flatten(1)
+        number = torch.cat([piece.source, piece.context_source]).repeat(count if piece.graph.attributes else 0)
     else:
-        left, weight = (kept > 0.5).flatten(), own
-        repeats = torch.where(piece.context_source >= 0, 1, piece.context_weight.round().long())
-        context = piece.context.repeat_interleave(repeats, 1)
+        left = (kept > 0.5).flatten()
         inside = (piece.edges[:, None] + offset[:, None]).flatten(1)[:, left]
-        edge_index = torch.cat([inside, (context[:, None] + offset[:, None]).flatten(1)], 1)
-        if piece.graph.attributes is not None:
-            of_context = piece.graph.attributes[piece.context_source.clamp(min=0)]
-            of_context = (of_context * (piece.context_source >= 0)[:, None]).repeat_interleave(repeats, 0)
-            of_edges = piece.graph.attributes[piece.source].repeat(count, 1)[left]
-            attributes = torch.cat([of_edges, of_context.repeat(count, 1)])
+        edge_index = torch.cat([inside, (piece.outside[:, None] + offset[:, None]).flatten(1)], 1)
+        number = torch.cat([piece.source.repeat(count)[left], piece.outside_source.repeat(count)])
+        weight = piece.graph.weight[number]
     return Union(
         edge_index=edge_index,
         weight=weight,
-        attributes=attributes,
+        attributes={name: _taken(value, number) for name, value in piece.graph.attributes.items()},
         target=offset + max(piece.target, 0),
         row_of_node=(n_rows + torch.arange(count)).repeat_interleave(size),
     )
 
 
+def _taken(value: Tensor, number: Tensor) -> Tensor:
+    """Return what is said of edges by their numbers, 0 of those that have none."""
+    out = value[number.clamp(min=0)]
+    out[number < 0] = 0
+    return out
+
+
 def join_unions(parts: list[Union]) -> Union:
     """Return all copies of several cuttings as one."""
-    attributes = [part.attributes for part in parts if part.attributes is not None]
     return Union(
         edge_index=torch.cat([part.edge_index for part in parts], 1),
         weight=torch.cat([part.weight.flatten() for part in parts]),
-        attributes=torch.cat(attributes) if attributes else None,
+        attributes={name: torch.cat([part.attributes[name] for part in parts]) for name in parts[0].attributes},
         target=torch.cat([part.target for part in parts]),
         row_of_node=torch.cat([part.row_of_node for part in parts]),
     )
@@ -70,10 +82,12 @@ def join_unions(parts: list[Union]) -> Union:
 
 def linked(union: Union, links: Tensor) -> Union:
     """Return a union with more edges `(2, m)` of weight 1 between its nodes."""
+    n = links.shape[1]
     return replace(
         union,
         edge_index=torch.cat([union.edge_index, links], 1),
-        weight=torch.cat([union.weight, union.weight.new_ones(links.shape[1])]),
+        weight=torch.cat([union.weight, union.weight.new_ones(n)]),
+        attributes={k: torch.cat([v, v.new_zeros(n, *v.shape[1:])]) for k, v in union.attributes.items()},
     )
 
 
@@ -172,9 +186,35 @@ def _untiled(value: Any) -> Any:
     return torch.cat([x.repeat(count, 1) for x, count in value.parts])
 
 
+def fitting(model: Any, *values: Tensor) -> list[Tensor]:
+    """Return tensors on the model's device, and numbers in its precision."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else []
+    like = next((p for p in parameters if p.is_floating_point()), None)
+    if like is None:
+        return list(values)
+    return [value.to(like.device, like.dtype if value.is_floating_point() else None) for value in values]
+
+
 def run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any:
-    """Call the model with everything on its device."""
-    device = next((p.device for p in model.parameters()), x.device) if isinstance(model, nn.Module) else x.device
+    """Call the model with everything as it takes it; no layer remembers other edges."""
+    edge_index, *rest = fitting(model, edge_index, *extra.values())
     if isinstance(x, _Tiled):
-        x = _Tiled([(part.to(device), count) for part, count in x.parts], x.opened)
-    return model(x.to(device), edge_index.to(device), **{name: value.to(device) for name, value in extra.items()})
+        x = _Tiled([(fitting(model, part)[0], count) for part, count in x.parts], x.opened)
+    else:
+        (x,) = fitting(model, x)
+    with forgetting(model):
+        return model(x, edge_index, **dict(zip(extra, rest, strict=True)))
+
+
+@contextmanager
+def forgetting(model: Any) -> Iterator[None]:
+    """Have layers with `cached=True` compute anew what they keep of the first edges they saw; restored afterwards."""
+    layers = [m for m in model.modules() if getattr(m, "cached", False) is True] if isinstance(model, nn.Module) else []
+    before = [{k: v for k, v in vars(m).items() if k == "cached" or k.startswith("_cached")} for m in layers]
+    try:
+        for layer, known in zip(layers, before, strict=True):
+            vars(layer).update(dict.fromkeys(known), cached=False)
+        yield
+    finally:
+        for layer, known in zip(layers, before, strict=True):
+            vars(layer).update(known)

@@ -10,8 +10,9 @@ A row is the number of a cutting, then one number per directed edge of it: 1 is 
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -94,17 +95,16 @@ class _FittedGraph(FittedSpace):
     baselines: ClassVar[tuple[str, ...]]
 
     def __init__(self, space: _GraphSpace, background: Any, *, tied: bool) -> None:
-        several = not hasattr(background, "edge_index") and isinstance(background, Sequence)
+        given, several = graphs_in(background)
         self.level: Level = space.level or ("graph" if several else "node")
         self.tied = tied
         self._hops = space.hops
-        given = list(background) if several else [background]
         if self.level == "node" and len(given) != 1:
             raise InputError(f'Expected one graph for level="node", got {len(given)}; pass level="graph"')
         self.graphs = [
             Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
-        self._weighs, self._weight_name = True, "edge_weight"
+        self._weighs, self._told = True, _Told()
         # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
         self._opened: list[bool] = [] if self.modality == "graph" else [True]
         self._hold([])
@@ -117,9 +117,10 @@ class _FittedGraph(FittedSpace):
             raise ModelError(f"Expected a model that takes (x, edge_index, ...), got {type(model).__name__}")
         known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
         names = [name for name in ("edge_weight", "edge_attr") if name in known]
-        manifold = any(graph.attributes is not None for graph in self.graphs)
-        self._weighs = bool(names) and not manifold
-        self._weight_name = names[0] if names else ""
+        required = [name for name in names if known[name].default is inspect.Parameter.empty]
+        self._told = _Told.of(self.graphs[0], names, required)
+        self.graphs = [self._told.read(graph) for graph in self.graphs]
+        self._weighs = bool(self._told.gate)
         if self.level == "graph" and "batch" not in known:
             raise ModelError(
                 "Expected a model that takes `batch`, the graph of each node, for several graphs, "
@@ -161,12 +162,16 @@ class _FittedGraph(FittedSpace):
         )
 
     def _outputs_on_whole(self, model: Any, graph: Graph) -> Tensor:
-        return _plain(run(model, graph.x, graph.edge_index, self._also(graph.weight, graph.attributes)))
+        also = self._also(graph.weight, graph.attributes)
+        return _plain(run(model, graph.as_given(graph.x), graph.edge_index, also))
 
-    def _also(self, weight: Tensor, attributes: Tensor | None, row_of_node: Tensor | None = None) -> dict[str, Tensor]:
+    def _also(
+        self, weight: Tensor, attributes: Mapping[str, Tensor], row_of_node: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """Return what the model takes besides nodes and edges, by name."""
-        known = weight if self._weighs else attributes
-        out = {} if known is None or not self._weight_name else {self._weight_name: known}
+        out = dict(attributes)
+        if self._told.gate and (self._weighs or self._told.always):
+            out[self._told.gate] = weight[:, None] if self._told.column else weight
         return out | ({"batch": row_of_node} if self.level == "graph" and row_of_node is not None else {})
 
     def _answers(self, model: Any, names: list[int], kept: float = 2.0) -> Tensor:
@@ -196,7 +201,7 @@ class _FittedGraph(FittedSpace):
         if links is not None:
             union = linked(union, links)
         also = self._also(union.weight, union.attributes, union.row_of_node)
-        out = run(model, side_by_side(nodes, self._opened), union.edge_index, also)
+        out = run(model, self.graphs[0].as_given(side_by_side(nodes, self._opened)), union.edge_index, also)
         return out if self.level == "graph" else out[union.target]
 
     @abstractmethod
@@ -212,7 +217,7 @@ class _FittedGraph(FittedSpace):
     def names(self, x: Any) -> list[int]:
         """Return how the inputs are called: nodes by their numbers, graphs by their places."""
         if self.level == "graph":
-            return list(range(1 if hasattr(x, "edge_index") else len(x)))
+            return list(range(len(graphs_in(x)[0])))
         return self._nodes(x, "x")
 
     def _nodes(self, x: Any, what: str) -> list[int]:
@@ -262,8 +267,7 @@ class _FittedGraph(FittedSpace):
     def _cut_all(self, x: Any) -> list[Cutting]:
         if self.level == "node":
             return [self._cutting(name) for name in self._nodes(x, "x")]
-        graphs = [x] if hasattr(x, "edge_index") else list(x) if isinstance(x, Iterable) else [x]
-        made = [Graph.of(graph, f"graph {i} of x") for i, graph in enumerate(graphs)]
+        made = [self._told.read(Graph.of(graph, f"graph {i} of x")) for i, graph in enumerate(graphs_in(x)[0])]
         width = self.graphs[0].x.shape[1]
         for i, graph in enumerate(made):
             if graph.x.shape[1] != width:
@@ -382,7 +386,7 @@ class FittedEdges(_FittedGraph):
         self._weighs = _alike(by_weight, self._answers(model, tried, kept=0.5))
         if not self._weighs:
             warn(
-                f"The model takes `{self._weight_name}`, but an edge of weight 0 is not like none to it; edges are "
+                f"The model takes `{self._told.gate}`, but an edge of weight 0 is not like none to it; edges are "
                 "removed instead, which has no gradient",
             )
 
@@ -428,7 +432,7 @@ class FittedEdges(_FittedGraph):
         piece = self._cuttings[int(row[0])]
         union = copies(piece, torch.ones(1, piece.n_edges), 0, 0, self._weighs)
         also = self._also(union.weight, union.attributes, union.row_of_node)
-        return piece.graph.x[piece.nodes], union.edge_index, also, piece.target
+        return piece.graph.as_given(piece.graph.x[piece.nodes]), union.edge_index, also, piece.target
 
     def learnable(self) -> list[int]:
         """Return what a method may learn from: nodes that the model was trained on, where the graph says so."""
@@ -519,6 +523,69 @@ class FittedFeatures(_FittedGraph):
     def element_names(self) -> tuple[str, ...]:
         """One name per column."""
         return self.feature_names[:-1]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a model is told of edges, besides which they are.
+
+    Attributes:
+        gate: the argument by which an edge can be weighed, "" where there is none.
+        weight: what of the graphs the weights are, "" where all are 1.
+        column: whether the argument takes weights as a column.
+        always: whether it must be told them where nothing is weighed as well.
+        others: what else of the graphs it is told, each by the argument of its name.
+    """
+
+    gate: str = ""
+    weight: str = ""
+    column: bool = False
+    always: bool = False
+    others: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, graph: Graph, names: Sequence[str], required: Sequence[str]) -> "_Told":
+        """Bring together what a graph says of its edges and the arguments of a model.
+
+        Each goes to the argument of its name; one number an edge also to the other one, where there is none.
+        """
+        single = [name for name, value in graph.attributes.items() if value.shape[1:].numel() == 1]
+        gate = next((name for name in names if name not in graph.attributes or name in single), "")
+        borrowed = [name for name in single if name not in names]
+        weight = gate if gate in graph.attributes else borrowed[0] if gate and borrowed else ""
+        return cls(
+            gate=gate,
+            weight=weight,
+            column=weight == gate != "" and graph.attributes[weight].ndim > 1,
+            always=bool(weight) or gate in required,
+            others=tuple(name for name in names if name in graph.attributes and name != gate),
+        )
+
+    def read(self, graph: Graph) -> Graph:
+        """Return a graph with what the model is told of it."""
+        lacking = [name for name in (self.weight, *self.others) if name and name not in graph.attributes]
+        if lacking:
+            raise InputError(f"Expected graphs that all have `{lacking[0]}`, as the first has, got one without")
+        return graph.told(self.weight, self.others)
+
+
+def graphs_in(given: Any) -> tuple[list[Any], bool]:
+    """Return the graphs in a sequence, a dataset or a batch, else what is given; and whether they might be several.
+
+    PyTorch Geometric's batches and datasets have an `edge_index` of their own, that of all their graphs side by side.
+    """
+    if is_dataset(given):
+        return [given[i] for i in range(len(given))], len(given) != 1
+    if hasattr(given, "to_data_list") and hasattr(given, "ptr"):
+        return list(given.to_data_list()), True
+    if isinstance(given, Sequence) and not hasattr(given, "edge_index"):
+        return list(given), True
+    return [given], False
+
+
+def is_dataset(given: Any) -> bool:
+    """Tell whether this is a dataset of PyTorch's or of PyTorch Geometric's, from which items are taken one by one."""
+    return any(kind.__name__ == "Dataset" for kind in type(given).__mro__)
 
 
 def message_layers(model: Any) -> list[nn.Module]:

@@ -166,7 +166,10 @@ class FittedTable(FittedSpace):
     def _encode_array(self, inputs: Any, what: str) -> Tensor:
         if self._frame:
             raise InputError(f"Expected {what} as a pandas frame like the background, got {type(inputs).__name__}")
-        rows = inputs.detach().clone() if isinstance(inputs, Tensor) else torch.from_numpy(self._numbers(inputs, what))
+        if isinstance(inputs, Tensor):
+            rows = inputs.detach().cpu().clone()
+        else:
+            rows = torch.from_numpy(self._numbers(inputs, what))
         if rows.dtype not in (torch.float32, torch.float64):
             rows = rows.float() if rows.is_floating_point() else rows.double()
         rows = rows[None] if rows.ndim == 1 else rows
