@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import fans
 from fans.spaces import GraphEdges, GraphFeatures
+from fans.spaces.graph import FittedEdges
 
 geometric = pytest.importorskip("torch_geometric")
 from torch_geometric.data import Batch, Data, Dataset  # noqa: E402
@@ -120,6 +121,7 @@ def test_a_removed_edge_is_none(name):
     explainer = fans.Explainer(model, data, n_local=5)
     for node in NODES:
         ((task, rows, _),) = explainer.task.split([node])
+        assert isinstance(task.space, FittedEdges)
         columns = task.space.columns_of(rows)[0]
         rng = np.random.default_rng(node)
         for _ in range(3):
@@ -228,7 +230,7 @@ class Pooled(nn.Module):
         return out
 
 
-class Some(Dataset):
+class Some(Dataset):  # type: ignore[misc]
     def __init__(self, graphs: list[Any]) -> None:
         super().__init__()
         self.graphs = graphs
@@ -258,7 +260,7 @@ def test_graphs_that_say_less_than_the_first_are_refused():
     graphs = [graph(8, 0, edge_weight=0), graph(9, 1)]
 
     class Heavy(Pooled):
-        def forward(self, x, edge_index, edge_weight=None, batch=None):
+        def forward(self, x: Any, edge_index: Any, batch: Any = None, edge_weight: Any = None) -> Any:
             return self.head(global_add_pool(torch.relu(self.layer(x, edge_index, edge_weight)), batch))
 
     with pytest.raises(fans.InputError, match="graphs that all have `edge_weight`, as the first has, got one without"):
