@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--verify", type=int, metavar="K", help="compute K random cells of each again; fails on a difference"
     )
+    report.add_argument("--against", metavar="ROW", help="also print this row less each other, paired by input")
     report.set_defaults(run=_report)
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
@@ -131,9 +132,12 @@ def _run(chosen: argparse.Namespace) -> None:
 
 def _report(chosen: argparse.Namespace) -> None:
     from fans.experiments import results
+    from fans.report.tables import text
 
     for run in [results.opened(folder) for folder in chosen.folders]:
         _show(run)
+        if chosen.against is not None:
+            _tell(text(results.against(run, chosen.against)))
         if chosen.verify is not None:
             for line in results.verify(run, chosen.verify):
                 _tell(line)

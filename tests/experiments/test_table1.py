@@ -295,6 +295,17 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     (middle,) = [e for e in lines if e["method"] == "IG" and e["statistic"] == "median"]
     assert float(middle["value"]) == pytest.approx(np.median(values))
     assert "| IG | " in (folder / "table.md").read_text()
+    found = results_of.against(Run.open(folder), "FANS").entries["IG", "Fashion-MNIST", "SPA"]
+    own, other = (
+        [v for r in records if r.spec["method"] == name for v in r.values["scores"]["SPA"]] for name in ("FANS", "IG")
+    )
+    drawn = np.random.default_rng(0).integers(0, 4, (2000, 4))
+    assert found.value == pytest.approx(np.mean(own) - np.mean(other))
+    assert found.low == pytest.approx(np.quantile((np.array(own) - other)[drawn].mean(1), 0.025))
+    assert main(["report", str(folder), "--against", "FANS"]) == 0
+    assert "FANS less each other row" in capsys.readouterr().out
+    assert main(["report", str(folder), "--against", "FAN"]) == 1
+    assert "a row of the run to be one of 'IG', 'random (control)', 'FANS', got 'FAN'" in capsys.readouterr().err
     assert "Fashion-MNIST" in (folder / "table.html").read_text()
     assert main(["run", str(file), "--out", str(folder), "--rows", "Saliency"]) == 0
     assert len(Run.open(folder).records()) == 8

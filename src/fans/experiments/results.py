@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fans.core import FansError, InputError, check_whole
+from fans.core import FansError, InputError, check_whole, choose
 from fans.experiments._shared import POOLED, Experiment, load
 from fans.metrics import Metric
 from fans.report.figures import plot_curves
@@ -31,16 +31,9 @@ def tabulate(run: Run) -> Table:
     Raises:
         InputError: if one row was computed in two ways.
     """
-    experiment = load(run.plan["experiment"])
-    values: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
-    records = run.records()
-    _refuse_mixed(record.spec for record in records)
-    for record in records:
-        first = record.spec["shard"][0]
-        for column, found in record.values["scores"].items():
-            key = (record.spec["method"], record.spec["dataset"], column)
-            values[key] |= {first + i: value for i, value in enumerate(found)}
-    labels = {d: d for _, d, _ in values} | {d.name: d.label for d in experiment.datasets}
+    experiment, records = load(run.plan["experiment"]), run.records()
+    values = _values(records)
+    labels = _labels(experiment, values)
     medians = {c.name for c in experiment.columns if c.median}
     entries: dict[tuple[str, str, str], Entry] = {}
     for (row, dataset, column), found in values.items():
@@ -53,6 +46,48 @@ def tabulate(run: Run) -> Table:
     shown = [label for name, label in labels.items() if any(key[1] == name for key in values)]
     notes = [*_notes(run, experiment), *_training(records, labels)]
     return Table(experiment.title, shown, _headings(experiment), rows, entries, _paper(experiment), notes)
+
+
+def against(run: Run, row: str) -> Table:
+    """Return what a row is ahead of each other one in the columns that are ranked, paired by input.
+
+    Raises:
+        InputError: the run has no such row.
+    """
+    experiment = load(run.plan["experiment"])
+    values = _values(run.records())
+    rows = list(dict.fromkeys(r for r, _, _ in values))
+    choose("a row of the run", row, rows)
+    labels, entries = _labels(experiment, values), dict[tuple[str, str, str], Entry]()
+    for (other, dataset, column), found in values.items():
+        own = values.get((row, dataset, column), {})
+        both = sorted(found.keys() & own.keys())
+        if other != row and both:
+            entries[other, labels[dataset], column] = entry(np.array([own[i] - found[i] for i in both]))
+    order = [r.name for r in experiment.rows if r.name in rows]
+    others = [(name, "") for name in dict.fromkeys([*order, *rows]) if name != row]
+    shown = list(dict.fromkeys(dataset for _, dataset, _ in entries))
+    notes = ["The row's value less the other one's on the same inputs, mean and 95 % bootstrap interval over inputs."]
+    names = {column.name for column in experiment.columns}  # without medians
+    plain = [replace(h, ranked=False, note="") for h in _headings(experiment) if h.ranked and h.name in names]
+    return Table(f"{experiment.title}: {row} less each other row", shown, plain, others, entries, {}, notes)
+
+
+def _values(records: Sequence[Record]) -> dict[tuple[str, str, str], dict[int, float]]:
+    """Return the value of every input, by row, dataset and column."""
+    _refuse_mixed(record.spec for record in records)
+    values: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
+    for record in records:
+        first = record.spec["shard"][0]
+        for column, found in record.values["scores"].items():
+            key = (record.spec["method"], record.spec["dataset"], column)
+            values[key] |= {first + i: value for i, value in enumerate(found)}
+    return values
+
+
+def _labels(experiment: Experiment, values: Mapping[tuple[str, str, str], Any]) -> dict[str, str]:
+    """Return how datasets are called in a table."""
+    return {d: d for _, d, _ in values} | {d.name: d.label for d in experiment.datasets}
 
 
 def _training(records: Sequence[Record], labels: Mapping[str, str]) -> list[str]:

@@ -124,22 +124,26 @@ class Table:
         return out
 
     def _cell(self, place: Place, rank: int, marks: tuple[str, str, str, str]) -> str:
-        """Return value and interval, best and second best marked, how many inputs if fewer, the paper's number."""
-        paper = number(self.paper[place]) if place in self.paper else "-"
+        """Return value and interval, best and second best marked, how many inputs if fewer, a paper's number if any."""
+        paper = f" / {number(self.paper[place]) if place in self.paper else '-'}" if self.paper else ""
         found = self.entries.get(place)
         if found is None:
-            return f"- / {paper}"
+            return f"-{paper}"
         bold, end_bold, under, end_under = marks
         value = number(found.value)
         value = {1: f"{bold}{value}{end_bold}", 2: f"{under}{value}{end_under}"}.get(rank, value)
         interval = f" [{number(found.low)}, {number(found.high)}]" if found.n >= FEW else ""
         n = f" (n={found.n})" if found.n != self.size(place[1]) else ""
-        return f"{value}{interval}{n} / {paper}"
+        return f"{value}{interval}{n}{paper}"
 
     def remarks(self) -> list[str]:
         """Return what is to be said below the table."""
-        said = "Ours / the paper's; best and second best are marked among rows with the same number of inputs."
-        return [said, *(f"{h.name}: {h.note}" for h in self.headings if h.note), *self.notes]
+        marks = any(h.ranked for h in self.headings)
+        said = [
+            *(["Ours / the paper's."] if self.paper else []),
+            *(["Best and second best are marked among rows with the same number of inputs."] if marks else []),
+        ]
+        return [*said, *(f"{h.name}: {h.note}" for h in self.headings if h.note), *self.notes]
 
 
 def number(value: float) -> str:
