@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fans.core import InputError
+from fans.spaces._cutting import is_dataset
 from fans.spaces._shared import FeatureSpace, refuse_empty, shape_of
-from fans.spaces.graph import GraphEdges, GraphFeatures, is_dataset
+from fans.spaces.graph import GraphEdges, GraphFeatures
 from fans.spaces.image import Image, Unit
 from fans.spaces.table import Table
 

@@ -12,7 +12,6 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.core import InputError, Modality, ModelError, check_whole, choose, warn
-from fans.spaces._cutting import Cutting, Graph, cut, whole
+from fans.spaces._cutting import Cutting, Graph, Told, cut, graphs_in, whole
 from fans.spaces._shared import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
 from fans.spaces._union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
 
@@ -104,7 +103,7 @@ class _FittedGraph(FittedSpace):
         self.graphs = [
             Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
-        self._weighs, self._told = True, _Told()
+        self._weighs, self._told = True, Told()
         # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
         self._opened: list[bool] = [] if self.modality == "graph" else [True]
         self._hold([])
@@ -118,7 +117,7 @@ class _FittedGraph(FittedSpace):
         known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
         names = [name for name in ("edge_weight", "edge_attr") if name in known]
         required = [name for name in names if known[name].default is inspect.Parameter.empty]
-        self._told = _Told.of(self.graphs[0], names, required)
+        self._told = Told.of(self.graphs[0], names, required)
         self.graphs = [self._told.read(graph) for graph in self.graphs]
         self._weighs = bool(self._told.gate)
         if self.level == "graph" and "batch" not in known:
@@ -523,69 +522,6 @@ class FittedFeatures(_FittedGraph):
     def element_names(self) -> tuple[str, ...]:
         """One name per column."""
         return self.feature_names[:-1]
-
-
-@dataclass(frozen=True)
-class _Told:
-    """What a model is told of edges, besides which they are.
-
-    Attributes:
-        gate: the argument by which an edge can be weighed, "" where there is none.
-        weight: what of the graphs the weights are, "" where all are 1.
-        column: whether the argument takes weights as a column.
-        always: whether it must be told them where nothing is weighed as well.
-        others: what else of the graphs it is told, each by the argument of its name.
-    """
-
-    gate: str = ""
-    weight: str = ""
-    column: bool = False
-    always: bool = False
-    others: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, graph: Graph, names: Sequence[str], required: Sequence[str]) -> "_Told":
-        """Bring together what a graph says of its edges and the arguments of a model.
-
-        Each goes to the argument of its name; one number an edge also to the other one, where there is none.
-        """
-        single = [name for name, value in graph.attributes.items() if value.shape[1:].numel() == 1]
-        gate = next((name for name in names if name not in graph.attributes or name in single), "")
-        borrowed = [name for name in single if name not in names]
-        weight = gate if gate in graph.attributes else borrowed[0] if gate and borrowed else ""
-        return cls(
-            gate=gate,
-            weight=weight,
-            column=weight == gate != "" and graph.attributes[weight].ndim > 1,
-            always=bool(weight) or gate in required,
-            others=tuple(name for name in names if name in graph.attributes and name != gate),
-        )
-
-    def read(self, graph: Graph) -> Graph:
-        """Return a graph with what the model is told of it."""
-        lacking = [name for name in (self.weight, *self.others) if name and name not in graph.attributes]
-        if lacking:
-            raise InputError(f"Expected graphs that all have `{lacking[0]}`, as the first has, got one without")
-        return graph.told(self.weight, self.others)
-
-
-def graphs_in(given: Any) -> tuple[list[Any], bool]:
-    """Return the graphs in a sequence, a dataset or a batch, else what is given; and whether they might be several.
-
-    PyTorch Geometric's batches and datasets have an `edge_index` of their own, that of all their graphs side by side.
-    """
-    if is_dataset(given):
-        return [given[i] for i in range(len(given))], len(given) != 1
-    if hasattr(given, "to_data_list") and hasattr(given, "ptr"):
-        return list(given.to_data_list()), True
-    if isinstance(given, Sequence) and not hasattr(given, "edge_index"):
-        return list(given), True
-    return [given], False
-
-
-def is_dataset(given: Any) -> bool:
-    """Tell whether this is a dataset of PyTorch's or of PyTorch Geometric's, from which items are taken one by one."""
-    return any(kind.__name__ == "Dataset" for kind in type(given).__mro__)
 
 
 def message_layers(model: Any) -> list[nn.Module]:
