@@ -16,6 +16,7 @@ from fans.metrics import Case, Metric, Returns, evaluation_mode, metric
 from fans.spaces import Image, guess_space
 from fans.spaces._shared import FittedSpace, Units
 from fans.spaces.graph import FittedEdges
+from fans.spaces.image import Channels
 from fans.task import Task
 
 
@@ -137,12 +138,12 @@ def _truth(truth: Any, explanation: Explanation) -> Array:
 
 
 def _space_of(explanation: Explanation) -> FittedSpace:
-    """Return the space of an explanation's inputs: in images, channels are where elements of one feature are."""
-    inputs, elements = explanation.inputs, explanation.elements
-    if explanation.modality != "image" or inputs.ndim != 4:
+    """Return the space of an explanation's inputs."""
+    inputs = explanation.inputs
+    if explanation.modality != "image":
         return guess_space(inputs).fit(inputs)
-    first, last = ((elements == elements.take([0], axis)).all() for axis in (-3, -1))
-    return Image(channels=None if first == last else "first" if first else "last").fit(inputs)
+    channels: dict[int | None, Channels] = {None: "none", 0: "first", 2: "last"}
+    return Image(channels=channels[explanation.channel_axis]).fit(inputs)
 
 
 def _graph_cases(

@@ -224,12 +224,12 @@ def test_channels_are_told_by_the_features_where_the_shape_does_not_tell():
         space=fans.spaces.Image("patch", patch=2, channels="last"),
         n_pairs=20,
     )(np.zeros((3, 4, 3)), progress=False)
-    assert images.channel_axis(one) == 2
+    assert one.channel_axis == 2
     assert images.pixel_mask(one, 0).shape == (3, 4)
     same = replace(made(), elements=np.zeros((2, 3, 2, 3), dtype=int))
-    assert images.channel_axis(same) == 0
+    assert same.channel_axis == 0
     tall = np.zeros((2, 9, 5, 3))
-    assert images.channel_axis(replace(same, inputs=tall, elements=tall.astype(int))) == 2
+    assert replace(same, inputs=tall, elements=tall.astype(int)).channel_axis == 2
 
 
 def test_values_outside_0_to_1_are_rescaled_by_the_image_itself():

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fans.core import Explanation, MissingExtra, extra
-from fans.report.images import channel_axis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +40,7 @@ def to_shap(e: Explanation) -> Any:
     except ImportError:
         raise MissingExtra("Expected shap for `to_shap`, got none; install it with: pip install shap") from None
     if e.modality == "image":
-        axis = channel_axis(e)
+        axis = e.channel_axis
         pixels, scores = (a[..., None] if axis is None else np.moveaxis(a, axis + 1, -1) for a in (e.inputs, e.heatmap))
         return shap.Explanation(values=scores / scores.shape[-1], base_values=np.zeros(len(e)), data=pixels)
     data = e.inputs if e.inputs.shape[1] == len(e.feature_names) else None

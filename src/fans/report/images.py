@@ -22,29 +22,13 @@ OPACITY = 0.75
 """Of scores over the grey copy of their image."""
 
 
-def channel_axis(e: Explanation) -> int | None:
-    """Return which axis of one input holds its channels; None if it has none.
-
-    All channels of a pixel belong to one feature, so that the features do not vary along it. Where that leaves both
-    ends open, it is the last axis if only that one has at most four entries, else the first.
-    """
-    if e.inputs.ndim == 3:
-        return None
-    elements = e.elements if e.elements.ndim == 3 else e.elements[0]
-    constant = [axis for axis in (0, 2) if (elements == elements.take([0], axis)).all()]
-    if len(constant) == 1:
-        return constant[0]
-    first, last = e.inputs.shape[1], e.inputs.shape[3]
-    return 2 if first > 4 >= last else 0
-
-
 def picture(e: Explanation, i: int) -> Array:
     """Return input `i` as colours `(height, width, 3)` in [0, 1]; other values are rescaled by its own range."""
     image = np.asarray(e.inputs[i], dtype=np.float64)
     low, high = float(image.min()), float(image.max())
     if low < 0 or high > 1:
         image = (image - low) / ((high - low) or 1.0)
-    axis = channel_axis(e)
+    axis = e.channel_axis
     planes = image[..., None] if axis is None else np.moveaxis(image, axis, -1)
     if planes.shape[-1] not in (3, 4):  # neither RGB nor RGBA
         planes = planes.mean(-1, keepdims=True).repeat(3, -1)
@@ -62,7 +46,7 @@ def pixel_mask(e: Explanation, i: int) -> Array:
 
 
 def _plane(e: Explanation, values: Array) -> Array:
-    axis = channel_axis(e)
+    axis = e.channel_axis
     return values if axis is None else values.take(0, axis)
 
 
