@@ -203,6 +203,11 @@ class Predictor:
         """Refuse a model that has no gradient to somebody who needs one; `instead` is what to use."""
         if self._module is None:
             raise ModelError(f"Expected a torch module for {asker}, got {type(self.model).__name__}; use {instead}")
+        if self.space.categories:
+            raise InputError(
+                f"Expected numbers in every column for {asker}, got categories, which have no gradient; "
+                f"encode them as numbers, or use {instead}"
+            )
         if self.space.no_gradient:
             raise ModelError(
                 f"Expected a gradient for {asker}, got none from {type(self.model).__name__}: "

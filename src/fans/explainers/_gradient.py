@@ -92,11 +92,6 @@ def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
 def check_differentiable(task: Task, settings: Settings) -> None:
     """Refuse what has no gradient."""
     task.predict.check_gradients('solver="gradient"', 'solver="game", which asks for outputs only')
-    if task.space.categories:
-        raise InputError(
-            'Expected numbers in every column for solver="gradient", got categories, which have no gradient; '
-            'encode them as numbers, or use solver="game"'
-        )
     if settings.change == "label":
         raise InputError(
             'Expected a change with a gradient for solver="gradient", got "label"; use change="target" or solver="game"'

@@ -177,11 +177,6 @@ class ElementMethod(Method):
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
         """Refuse columns and models without a gradient."""
-        if task.space.categories:
-            raise InputError(
-                f"Expected numbers in every column for method={self.name!r}, got categories, which have no gradient; "
-                "encode them as numbers, or use method='fans'"
-            )
         task.predict.check_gradients(f"method={self.name!r}", "a method that asks for outputs only, e.g. method='fans'")
 
     @abstractmethod
