@@ -27,25 +27,6 @@ MOST_FEATURES = 4096
 
 
 @dataclass(frozen=True)
-class Random(Method):
-    """Scores drawn at random: what any method must beat."""
-
-    name: ClassVar[str] = "random"
-    label: ClassVar[str] = "random"
-    modalities: ClassVar[tuple[str, ...]] = ANY
-    citation: ClassVar[str] = "A control, not a method"
-
-    def cost(self, n_features: int) -> int:  # noqa: ARG002
-        """None."""
-        return 0
-
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
-        """Draw a score between 0 and 1 for every feature."""
-        scores = draws.uniform(block.keys("random")[:, None], torch.arange(task.space.n_features))
-        return Scores(scores * block.pool.units.present, None, torch.zeros(len(scores), dtype=torch.int64))
-
-
-@dataclass(frozen=True)
 class FeatureAblation(Method):
     """Replace one feature at a time; its score is how much the output falls."""
 

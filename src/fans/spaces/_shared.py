@@ -259,6 +259,10 @@ class FittedSpace(ABC):
         """Return the nodes `(B, *input, 2)` that each element joins and those explained `(B,)`, where it is a graph."""
         return None, None
 
+    def standardised(self, rows: Tensor) -> Tensor:
+        """Return rows `(n, E)` so that one element's value can be compared with another's: as they are, by default."""
+        return rows
+
     def shown(self, rows: Tensor) -> Tensor:
         """Return rows, or anything with a value per element `(n, E)`, in the inputs' own shape `(n, *input)`."""
         return rows.view(-1, *self.shape)

@@ -323,6 +323,10 @@ class FittedTable(FittedSpace):
         summed = units.collect(squared)
         return torch.where(grouped, summed.clamp(max=1), summed)
 
+    def standardised(self, rows: Tensor) -> Tensor:
+        """Return how many standard deviations rows are from the background's mean; 0 in columns without a scale."""
+        return torch.where(self._varies, (rows - self._mean) / self.scale, torch.zeros((), dtype=rows.dtype))
+
     def deviations(self, background: Tensor) -> Tensor:
         """Return each row's squared standardised deviation minus 1, of columns that have a scale."""
         squared = ((background - self._mean) / self.scale) ** 2 - 1
