@@ -1,8 +1,8 @@
 """What our choices for images are worth: IROF of each alternative on images that are never reported.
 
-64 Fashion-MNIST test images (5,000 to 5,063), target = predicted class, about 400 (gradient) or 500 (game) model rows
-each, the authors' LeNet and ours; the standard errors of the means are large, but all alternatives see the same images.
-Run with `python -m benchmarks.choices` (about five minutes; needs FANS_DATA).
+64 Fashion-MNIST test images, those that `table1.yaml` keeps for development, target = predicted class, about 400
+(gradient) or 500 (game) model rows each, the authors' LeNet and ours; the standard errors of the means are large, but
+all alternatives see the same images. Run with `python -m benchmarks.choices` (about five minutes; needs FANS_DATA).
 """
 
 import warnings
@@ -15,14 +15,13 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from benchmarks.irof import case_of, irof
+from benchmarks.irof import TABLE, case_of, irof
 from fans.data import load_images
 from fans.metrics import Case, metric
 from fans.models import load, load_released
 from fans.spaces import Image
 from fans.spaces.image import FittedImage
 
-CHOSEN_ON = slice(5000, 5064)
 CLIMB: dict[str, Any] = {"solver": "gradient"}
 GAME: dict[str, Any] = {"solver": "game", "n_pairs": 225}
 ALONE: dict[str, Any] = {"n_local": 0, "n_background": 0}
@@ -58,7 +57,7 @@ ALTERNATIVES: Mapping[str, dict[str, Any]] = {
 SWAPS = (0.02, 0.05, 0.1)
 
 
-def try_all(model: nn.Module, background: Tensor, test: Any, index: slice) -> dict[str, dict[str, float]]:
+def try_all(model: nn.Module, background: Tensor, test: Any, index: range) -> dict[str, dict[str, float]]:
     case, out = case_of(model, test, index), {}
 
     def note(name: str, settings: Mapping[str, Any]) -> None:
@@ -82,25 +81,26 @@ def try_all(model: nn.Module, background: Tensor, test: Any, index: slice) -> di
 def released(test: Any, background: Tensor, n: int) -> dict[str, float]:
     """Return IROF and sparseness of `preset="released"` and of its start, as its authors evaluate: true labels."""
     model = load_released(normalise=False).eval()
-    images, labels = test.tensor(slice(0, n)) * 2 - 1, torch.from_numpy(test.labels[:n])
+    index = TABLE.dataset("fashion_mnist").positions("reported", n)
+    images, labels = test.tensor(slice(index.start, index.stop)) * 2 - 1, torch.from_numpy(test.labels[index])
     beginning: dict[str, Any] = {"method": "integrated_gradients", "n_steps": 32, "rule": "riemann_middle"}
     end: dict[str, Any] = {"preset": "released", "n_background": 1, "n_local": 0}
     out = {}
     for name, settings in (("start", beginning), ("end", end)):
         asked: dict[str, Any] = {"space": Image("pixel"), "output": "raw", "baseline": 0.0} | settings
         scores = fans.Explainer(model, background[:50] * 2 - 1, **asked).heatmaps(images, labels.tolist())
-        case = Case(model, images, torch.from_numpy(scores), labels, range(n))
+        case = Case(model, images, torch.from_numpy(scores), labels, index)
         for label, judge in (("IROF", metric("irof")), ("sparseness", metric("sparseness"))):
             out[f"{name}, {label}"] = float(judge(case).mean())
     return out
 
 
-def stated(index: slice) -> dict[str, dict[str, float]]:
+def stated(n: int) -> dict[str, dict[str, float]]:
     """Judge what `preset="paper"` finds, the same scores reversed, and what it finds with the strict g."""
     out = {}
     for name in ("mnist", "fashion_mnist"):
         model, background = load(name)[0].eval(), load_images(name, "train").tensor(slice(0, 500))
-        case = case_of(model, load_images(name, "test"), index)
+        case = case_of(model, load_images(name, "test"), TABLE.dataset(name).positions("development", n))
         for g in ("paper", "strict"):
             made = fans.Explainer(model, background, preset="paper", relaxed_g=g)
             found = torch.from_numpy(made.heatmaps(case.inputs, case.target.tolist(), list(case.ids)))
@@ -115,12 +115,12 @@ def main() -> None:
     warnings.simplefilter("ignore", fans.FansWarning)
     arguments = parse_arguments(__doc__ or "", "choices")
     test, background = load_images("fashion_mnist", "test"), load_images("fashion_mnist", "train").tensor(slice(0, 500))
-    index = slice(CHOSEN_ON.start, CHOSEN_ON.start + 4) if arguments.quick else CHOSEN_ON
+    index = TABLE.dataset("fashion_mnist").positions("development", 4 if arguments.quick else None)
     models = {"the authors' LeNet": load_released(), "our LeNet": load("fashion_mnist")[0]}
     figures: dict[str, Any] = {name: try_all(model.eval(), background, test, index) for name, model in models.items()}
     first, second = figures.values()
     print_table(
-        f"IROF on {index.stop - index.start} images, mean and standard error",
+        f"IROF on {len(index)} images, mean and standard error",
         ("alternative", *models),
         [(k, *(f"{v[k]['mean']:.1f} ({v[k]['se']:.1f})" for v in (first, second))) for k in first],
     )
@@ -128,7 +128,7 @@ def main() -> None:
     print_table(
         "preset='released', true labels", ("figure", "value"), [(k, f"{v:.3f}") for k, v in figures["released"].items()]
     )
-    figures["stated"] = stated(slice(index.start, index.start + (2 if arguments.quick else 16)))
+    figures["stated"] = stated(2 if arguments.quick else 16)
     print_table(
         "preset='paper' on the first of them and on MNIST's",
         ("scores", "IROF, share", "infidelity, scale-free"),

@@ -69,8 +69,8 @@ def main() -> None:
     arguments = parse_arguments(__doc__ or "", "graph_choices")
     figures: dict[str, dict[str, dict[str, float]]] = {}
     for name, n in (("citeseer", 32), ("ba_community", 16)):
-        given, (start, _) = subject(name, name), load("table2").dataset(name).tuning
-        nodes = given.nodes[start : start + (2 if arguments.quick else n)]
+        given, inputs = subject(name, name), load("table2").dataset(name)
+        nodes = [given.nodes[i] for i in inputs.positions("tuning", 2 if arguments.quick else n)]
         found = figures[name] = {label: judge(given, nodes, how) for label, how in ALTERNATIVES.items()}
         shipped = FittedEdges.swap_rate
         for rate in DROPS:

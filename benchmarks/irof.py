@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
+from fans import experiments
 from fans.data import load_images
 from fans.metrics import Case, metric
 from fans.models import load, load_released
@@ -24,7 +25,8 @@ from fans.spaces import Image
 
 SEED = 0
 N_EVALUATIONS = 500
-TUNING = slice(5000, 5032)
+TABLE = experiments.load("table1")
+INPUTS = TABLE.dataset("fashion_mnist")
 SLIC, PIXELS, COARSE = Image("superpixel"), Image("pixel"), Image("patch", patch=4)
 
 GAME: dict[str, Any] = {"solver": "game", "n_pairs": (N_EVALUATIONS - 50) // 2}
@@ -82,11 +84,11 @@ def irof(model: nn.Module, background: Tensor, case: Case, settings: Mapping[str
     return metric("irof")(judged).numpy()
 
 
-def case_of(model: nn.Module, test: Any, index: slice) -> Case:
-    images = test.tensor(index)
+def case_of(model: nn.Module, test: Any, index: range) -> Case:
+    images = test.tensor(slice(index.start, index.stop))
     with torch.no_grad():
         classes = model(images).argmax(1)
-    return Case(model, images, torch.zeros_like(images), classes, list(range(index.start, index.start + len(images))))
+    return Case(model, images, torch.zeros_like(images), classes, list(index))
 
 
 def tune(model: nn.Module, background: Tensor, case: Case) -> dict[str, dict[str, Any]]:
@@ -101,8 +103,8 @@ def tune(model: nn.Module, background: Tensor, case: Case) -> dict[str, dict[str
 
 def evaluate(name: str, model: nn.Module, background: Tensor, test: Any, *, quick: bool) -> dict[str, Any]:
     """Tune the rivals on some images, score all methods on others; return IROF by method."""
-    chosen = tune(model, background, case_of(model, test, slice(5000, 5002) if quick else TUNING))
-    case = case_of(model, test, slice(256, 260) if quick else slice(0, 200))
+    chosen = tune(model, background, case_of(model, test, INPUTS.positions("tuning", 2 if quick else None)))
+    case = case_of(model, test, INPUTS.positions("check", 4) if quick else INPUTS.positions("reported"))
     methods = OURS | {f"{k} (tuned)": v for k, v in chosen.items()}
     methods |= {f"{k}, 2x2 patches": v | {"space": Image()} for k, v in chosen.items()}
     values, seconds = {}, {}
@@ -166,7 +168,8 @@ def main() -> None:
     figures = {
         name: evaluate(name, model.eval(), background, test, quick=arguments.quick) for name, model in models.items()
     }
-    settings = {"seed": SEED, "evaluations": N_EVALUATIONS, "tuned on test images": [TUNING.start, TUNING.stop]}
+    tuning = INPUTS.positions("tuning")
+    settings = {"seed": SEED, "evaluations": N_EVALUATIONS, "tuned on test images": [tuning.start, tuning.stop]}
     write_record(arguments.out, settings, figures)
 
 

@@ -18,22 +18,24 @@ pytest.importorskip("torch_geometric")
 EXPERIMENT = load("table2")
 
 
-def test_the_corners_come_first_and_the_second_community_is_for_tuning():
+def test_the_corners_come_first_and_the_second_community_is_for_choices():
     graph = load_graph("ba_community")
     nodes = graphs.nodes_in_order(graph)
     assert nodes[:60] == list(range(400, 700, 5))
     assert len(set(nodes)) == len(nodes) == 800
-    first, last = EXPERIMENT.dataset("ba_community").tuning
-    assert min(nodes[first:last]) >= 1000
-    assert max(nodes[:first]) < 700
+    dataset = EXPERIMENT.dataset("ba_community")
+    chosen_on = [nodes[i] for part in ("development", "check") for i in dataset.positions(part)]
+    assert min(chosen_on) >= 1000
+    assert all(node % 5 == 0 for node in chosen_on)  # corners like those reported
+    assert max(nodes[: dataset.positions("tuning").start]) < 700
     assert graph.motif is not None
-    assert len({graph.motif[node] for node in nodes[first:last]}) == last - first  # each of a house of its own
+    assert len({graph.motif[node] for node in chosen_on}) == len(chosen_on)  # each of a house of its own
 
 
 def test_citations_are_test_nodes_with_edges_each_once():
     graph = load_graph("citeseer")
     nodes = graphs.nodes_in_order(graph)
-    assert len(set(nodes)) == len(nodes) >= EXPERIMENT.dataset("citeseer").tuning[1]
+    assert len(set(nodes)) == len(nodes) >= EXPERIMENT.dataset("citeseer").positions("check").stop
     assert graph.test_mask[nodes].all()
     assert set(nodes) <= set(graph.edge_index[1].tolist())
     assert nodes != sorted(nodes)
@@ -96,10 +98,10 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
 
 
 def test_what_is_explained_is_not_learned_from():
-    """Neither the nodes of the table nor those of the search."""
+    """Neither the nodes of the table nor those of choices."""
     for name in ("ba_community", "citeseer"):
         dataset, subject = EXPERIMENT.dataset(name), graphs.subject(name, name)
-        explained = {*subject.nodes[: dataset.n], *subject.nodes[slice(*dataset.tuning)]}
+        explained = {subject.nodes[i] for part in ("reported", "development", "check") for i in dataset.positions(part)}
         space: Any = subject.plain.task.space
         learned = set(space.learnable())
         assert len(learned) > 100

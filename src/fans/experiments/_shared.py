@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import fans.explainers  # noqa: F401 - registers the methods
-from fans.core import InputError, check_whole, choose, extra
+from fans.core import InputError, choose, extra
 from fans.data import GraphDataset, ImageDataset
+from fans.experiments._inputs import Dataset
 from fans.explain import Neighbourhood
 from fans.explainers._shared import Method, Selection
 from fans.metrics import Metric
@@ -23,29 +24,6 @@ POOLED = ", our units"
 """What the name of a row on FANS's units ends with."""
 
 Plain = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Inputs and the model that is explained on them.
-
-    Attributes:
-        name: registered name of the dataset.
-        label: in the table.
-        model: name of the checkpoint, with its folder where that is not ours (`folder/name`).
-        n: inputs by default: the first of the test set.
-        shard: inputs of a cell.
-        n_background: training inputs that serve as background, the first ones.
-        tuning: first and last (not included) of the test inputs on which rivals are tuned; they are never reported.
-    """
-
-    name: str
-    label: str
-    model: str
-    n: int
-    shard: int
-    n_background: int
-    tuning: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -225,7 +203,7 @@ class Experiment:
         """
         out = []
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
-            total = self._total(n, dataset)
+            total = len(dataset.positions("reported", n))
             for start, row in itertools.product(range(0, total, dataset.shard), self._some(rows)):
                 stop = min(start + dataset.shard, math.ceil(row.limit.get(dataset.name, 1.0) * total))
                 if start < stop:
@@ -233,16 +211,6 @@ class Experiment:
                     columns = [row.limited(c.on(dataset.name), dataset.name, total, shard) for c in self.columns]
                     out.append(self._spec(dataset, row.name, row.on(dataset.name), columns, shard))
         return out
-
-    def _total(self, n: int | None, dataset: Dataset) -> int:
-        """Return how many inputs are asked for; those that rivals are tuned on are never reported."""
-        n = dataset.n if n is None else n
-        check_whole("n", n, 1)
-        if n > dataset.tuning[0]:
-            raise InputError(
-                f"Expected at most {dataset.tuning[0]:,} inputs of {dataset.name}, others being for tuning, got {n:,}"
-            )
-        return n
 
     def _some(self, rows: Sequence[str] | None) -> list[Row]:
         known = {row.name: row for row in self.rows}
@@ -254,10 +222,10 @@ class Experiment:
         """Return the specs of the search for the rivals' settings."""
         out = []
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
-            columns = [self.tune_by.on(dataset.name)]
+            columns, inputs = [self.tune_by.on(dataset.name)], dataset.positions("tuning")
             for row in self._some(rows):
                 tried = row.candidates(dataset.name) if row.search else []
-                out += [self._spec(dataset, row.name, c, columns, dataset.tuning) for c in tried]
+                out += [self._spec(dataset, row.name, c, columns, (inputs.start, inputs.stop)) for c in tried]
         return out
 
     def _spec(
@@ -404,6 +372,6 @@ def _made(kind: type[Any], given: Plain, path: Path, **more: Any) -> Any:
     for name in given:
         choose(f"an entry of {kind.__name__.lower()} in {path.name}", name, known)
     try:
-        return kind(**{k: tuple(v) if k == "tuning" else v for k, v in given.items()}, **more)
+        return kind(**given, **more)
     except TypeError as error:
         raise InputError(f"Expected a complete {kind.__name__.lower()} in {path.name}, got {error}") from None

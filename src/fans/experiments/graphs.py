@@ -29,7 +29,7 @@ SWEEPING: dict[str, Any] = {"n_sweep": 1, "refine": 0, "n_local": 15}
 
 
 def nodes_in_order(graph: Graph) -> list[int]:
-    """Return the nodes that may be explained; a shard is a slice of them, and the last ones are for tuning.
+    """Return the nodes that may be explained; a shard is a slice of them, and later ones are for choices.
 
     Where houses make the classes, the corners that the literature explains come first (400, 405, ..., 695), then the
     other nodes of houses of their community, and those of the second community, corners first. Elsewhere, the test
