@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,13 @@ from fans.core import FansError, InputError
 from fans.data import Images, load_slice
 from fans.experiments import images, load, names
 from fans.experiments import results as results_of
+from fans.experiments._cells import identify
 from fans.explain import Neighbourhood
 from fans.explainers._shared import Method, Selection
 from fans.metrics import Case, Metric, metric
 from fans.pns import Settings
-from fans.runs import Cell, Record, Run
+from fans.report.tables import Faithful
+from fans.runs import Cell, Record, Result, Run
 from fans.spaces import Image
 
 EXPERIMENT = load("table1")
@@ -99,13 +101,15 @@ def test_what_was_chosen_is_the_best_of_the_committed_search(name):
 
 
 def test_cells_cover_every_image_once():
-    covered: dict[tuple[str, str], list[int]] = {}
+    covered: dict[tuple[str, str, str], list[int]] = {}
     for spec in EXPERIMENT.cells():
-        covered.setdefault((spec["dataset"], spec["method"]), []).extend(range(*spec["shard"]))
-    assert covered["mnist", "IG"] == list(range(200))
-    assert covered["cifar10", "FANS"] == list(range(8))
-    assert covered["cifar10", "FANS, preset paper"] == list(range(2))
-    assert len(covered) == 3 * len(EXPERIMENT.rows)
+        for column in spec["columns"]:
+            covered.setdefault((spec["dataset"], spec["method"], column["name"]), []).extend(range(*spec["shard"]))
+    for column in ("IR", "Insertion"):
+        assert covered["mnist", "IG", column] == list(range(200))
+        assert covered["cifar10", "FANS", column] == list(range(8))
+        assert covered["cifar10", "FANS, preset paper", column] == list(range(2))
+    assert len(covered) == 3 * len(EXPERIMENT.rows) * len(EXPERIMENT.columns)
     keys = [Cell(spec).key for spec in EXPERIMENT.cells()]
     assert len(set(keys)) == len(keys)
 
@@ -115,8 +119,8 @@ def test_dear_columns_are_asked_of_fewer_images():
         found: list[int] = []
         for spec in EXPERIMENT.cells(n, only=["cifar10"], rows=[row]):
             start, stop = spec["shard"]
-            (column,) = [c for c in spec["columns"] if c["name"] == "MS"]
-            found += range(start, stop if column["limit"] is None else column["limit"])
+            for column in [c for c in spec["columns"] if c["name"] == "MS"]:
+                found += range(start, stop if column["limit"] is None else column["limit"])
         return found
 
     assert asked("IG", 64) == list(range(16))
@@ -124,6 +128,42 @@ def test_dear_columns_are_asked_of_fewer_images():
     assert asked("FANS, preset paper", 8) == []
     small, large = ({Cell(s).key for s in EXPERIMENT.cells(n, only=["mnist"])} for n in (200, 400))
     assert len(small - large) == 2  # the cells of the presets in which the share of MS ends
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("table1", [{"only": ["mnist", "fashion_mnist"]}, {"only": ["cifar10"], "n": 64}]),
+        ("table2", [{}]),
+    ],
+)
+def test_every_committed_record_is_one_of_the_experiment_s_cells(name, asked):
+    """By the commands of docs/benchmarks.md; what joins a table later leaves the keys of what is done as they were."""
+    experiment = load(name)
+    cells = [Cell(spec | identify(spec)) for how in asked for spec in experiment.cells(**how)]
+    folder = Path(__file__).parents[2] / "results" / name
+    records = {path.stem for path in (folder / "records").glob("*.json")}
+    assert len(records) >= {"table1": 720, "table2": 310}[name]
+    assert records <= {cell.key for cell in cells}
+    results_of._refuse_mixed(cell.spec for cell in cells)
+
+
+def test_columns_of_another_group_have_cells_of_their_own():
+    cells = EXPERIMENT.cells(only=["mnist"], rows=["IG", "FANS"])
+    names = [[column["name"] for column in spec["columns"]] for spec in cells]
+    assert names[0] == names[1] == [c.name for c in EXPERIMENT.columns if not c.group]
+    assert names[2] == names[3] == ["Insertion", "Deletion"]
+    assert [spec["shard"][0] for spec in cells] == [start for start in (0, 50, 100, 150) for _ in range(4)]
+    others = ({k: v for k, v in spec.items() if k != "columns"} for spec in cells)
+    assert len({json.dumps(other, sort_keys=True) for other in others}) == 8
+
+
+def test_a_cell_that_would_judge_nothing_is_left_out(tmp_path):
+    own = tmp_path / "own.yaml"
+    columns = "[{name: SPA, metric: sparseness}, {name: IR, metric: irof, group: late, at: {mnist: {limit: 0.25}}}]"
+    own.write_text(f"extends: table1\ncolumns: {columns}\n")
+    found = [(spec["shard"], len(spec["columns"])) for spec in load(own).cells(only=["mnist"], rows=["IG"])]
+    assert found == [([0, 50], 1), ([0, 50], 1), ([50, 100], 1), ([100, 150], 1), ([150, 200], 1)]
 
 
 def test_files_of_one_s_own(tmp_path):
@@ -140,6 +180,8 @@ def test_files_of_one_s_own(tmp_path):
         ("rows: [\n", "YAML in .*mine.yaml"),
         ("extends: table1\nrows:\n", "`rows` in mine.yaml as a list, got None"),
         ("extends: table1\nimports: brightness\n", "`imports` in mine.yaml as a list, got 'brightness'"),
+        ("extends: table1\nfaithful: 3\n", "`faithful` in mine.yaml as a mapping, got 3"),
+        ("extends: table1\nfaithful: {column: IR, within: x}\n", "`within` of at least 0, got 'x'"),
         ("extends: table1\nrows: [IG]\n", "a row in mine.yaml as a mapping, got 'IG'"),
         ("extends: table1\ntune_by: {name: x, metric: iroff}\n", "the metric of 'x' in .*did you mean 'irof'"),
         ("extends: table1\ntune_by: {name: x}\n", "a complete column in mine.yaml"),
@@ -340,6 +382,80 @@ def test_only_what_is_asked_for_is_done(tmp_path, capsys):
     fewer = results_of.start(str(file), folder, rows=["IG"])  # less than is there
     assert (len(fewer.cells), len(fewer.left())) == (2, 1)
     assert len(Run.open(folder).cells) == len(everything.cells)
+
+
+@pytest.mark.usefixtures("slices")
+def test_a_report_says_where_a_trivial_control_is_best(tmp_path, capsys):
+    values = {"IG": (70.0, 0.4), "Saliency": (60.0, 0.1), "all equal (control)": (40.0, 0.0)}
+    file, folder = tmp_path / "small.yaml", tmp_path / "run"
+    file.write_text(SMALL.replace("{name: SPA, metric: sparseness, paper: SPA}", "{name: MS, metric: max_sensitivity}"))
+
+    def do(cell: Cell) -> Result:
+        right, steady = values[cell.spec["method"]]
+        return Result({"scores": {"IR": [right, right], "MS": [steady, steady]}})
+
+    results_of.start(str(file), folder, rows=list(values)).work(do)
+    assert main(["report", str(folder)]) == 0
+    told = (
+        "On Fashion-MNIST no row beats all equal (control) in MS; there only rows count whose IR is within 3 of the "
+        "best row's."
+    )
+    assert told in capsys.readouterr().out.splitlines()
+    assert f"- {told}" in (folder / "table.md").read_text().splitlines()
+    assert told.partition(";")[0] in (folder / "table.html").read_text()
+    lines = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
+    places = {(e["metric"], e["method"]): e["place"] for e in lines if e["statistic"] == "mean" and e["place"]}
+    assert places == {("IR", "IG"): "1", ("IR", "Saliency"): "2", ("MS", "IG"): "1"}
+    assert {e["won by"] for e in lines if e["metric"] == "MS"} == {"all equal (control)"}
+
+
+def test_the_column_that_says_what_is_faithful_exists():
+    with pytest.raises(InputError, match=r"the column of `faithful` in table1 to be one of .* got 'IRR'"):
+        replace(EXPERIMENT, faithful=Faithful("IRR", 3.0))
+
+
+LATER = SMALL + "  - {name: Insertion, metric: insertion, settings: {n_steps: 4}, group: curves}\n"
+
+
+@pytest.mark.usefixtures("slices")
+def test_a_column_that_joins_later_leaves_what_is_done(tmp_path, capsys):
+    file, folder = tmp_path / "small.yaml", tmp_path / "run"
+    file.write_text(SMALL)
+    command = ["run", str(file), "--out", str(folder), "--rows", "IG", "all equal (control)"]
+    assert main(command) == 0
+    before = {path.name: path.read_bytes() for path in (folder / "records").glob("*.json")}
+    assert len(before) == 4
+    file.write_text(LATER)
+    capsys.readouterr()
+    assert main([*command, "--dry-run"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("all "))
+    assert line.split()[1:3] + line.split()[4:6] == ["8", "4", "4", "4"]  # cells, inputs, done, left
+    run = results_of.start(str(file), folder, rows=["IG", "all equal (control)"])
+    cost = {cell.key: cell.cost for cell in run.cells}
+    assert sorted(cell.key for cell in run.done()) == sorted(name.removesuffix(".json") for name in before)
+    assert main([*command, "--n", "2"]) == 0  # the first shard of two
+    assert main(command) == 0
+    after = {path.name: path.read_bytes() for path in (folder / "records").glob("*.json")}
+    assert len(after) == 8
+    assert {name: after[name] for name in before} == before
+    found = Run.open(folder)
+    assert {tuple(record.values["scores"]) for record in found.records()} == {("IR", "SPA"), ("Insertion",)}
+    spent = {r.facts["key"]: r.facts["evaluations"] for r in found.records() if "Insertion" in r.values["scores"]}
+    assert all(0.8 * cost[key] <= n <= cost[key] for key, n in spent.items())
+    table = results_of.tabulate(found)
+    assert [table.entries["IG", "Fashion-MNIST", name].n for name in ("IR", "SPA", "Insertion")] == [4, 4, 4]
+    assert table.entries["all equal (control)", "Fashion-MNIST", "SPA"].value == pytest.approx(0)
+    assert len(list(results_of.verify(found, 8))) == 8
+    assert ("FANS", "Fashion-MNIST", "Insertion") not in results_of.against(found, "IG").entries
+    file.write_text(LATER + "seed: 1\n")
+    assert main(command) == 1
+    assert "one configuration of IG on fashion_mnist in a folder, got two: `seed` is 0" in capsys.readouterr().err
+    file.write_text(LATER.replace("n_steps: 4", "n_steps: 5"))
+    assert main(command) == 1
+    assert "got two: `columns.Insertion.settings.n_steps` is 4 there and 5 here" in capsys.readouterr().err
+    file.write_text(LATER.replace(", group: curves", ""))  # one mean would be of two kinds of cells
+    assert main(command) == 1
+    assert "got two: `columns.Insertion" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("slices")

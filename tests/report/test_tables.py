@@ -2,13 +2,15 @@
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fans.core import InputError
 from fans.report.figures import plot_curves
-from fans.report.tables import Entry, Heading, Table, comma_separated, entry, html, markdown, number, text
+from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, html, markdown, number, text
 
 
 def made(value: float, n: int = 5) -> Entry:
@@ -80,7 +82,7 @@ def test_comma_separated_values_read_back():
     assert len(rows) == 7
     assert rows[0] == {
         **{"dataset": "Digits", "method": "one", "metric": "IR", "statistic": "mean", "value": "60.8", "low": "59.8"},
-        **{"high": "61.8", "n": "5", "paper": "61.0", "place": "2"},
+        **{"high": "61.8", "n": "5", "paper": "61.0", "place": "2", "won by": ""},
     }
     assert rows[2]["paper"] == ""
 
@@ -94,6 +96,67 @@ def test_text_and_page():
     assert "<tr class='group'><td>three</td>" in page
     assert "<li>a note</li>" in page
     assert "http" not in page  # self-contained
+
+
+STEADY = {"good": 0.4, "fair": 0.3, "near": 0.2, "poor": 0.1, "blind": 0.0, "same": 0.0}
+RIGHT = {"good": 70.0, "fair": 68.0, "near": 67.0, "poor": 66.9, "blind": 35.0, "same": 40.0}
+CONTROLLED = Table(
+    "Controls",
+    ["Digits"],
+    [Heading("IR", True), Heading("MS", False)],
+    [(row, "") for row in STEADY],
+    {(row, "Digits", name): made(v) for name, of in (("IR", RIGHT), ("MS", STEADY)) for row, v in of.items()},
+    trivial={"blind", "same"},
+    faithful=Faithful("IR", 3.0),
+)
+"""Two controls are the steadiest; of the others `poor` is, whose IR is 3.1 behind the best."""
+
+
+def test_where_a_trivial_control_is_best_only_faithful_rows_count():
+    right, steady = CONTROLLED.headings
+    assert (CONTROLLED.won_by("Digits", right), CONTROLLED.won_by("Digits", steady)) == ([], ["blind", "same"])
+    assert CONTROLLED.places("Digits", right) == {"good": 1, "fair": 2}
+    assert CONTROLLED.places("Digits", steady) == {"near": 1, "fair": 2}
+    wider = replace(CONTROLLED, faithful=Faithful("IR", 3.1))
+    assert wider.places("Digits", steady) == {"poor": 1, "near": 2}
+
+
+def test_a_table_says_where_a_trivial_control_is_best():
+    told = "On Digits no row beats blind or same in MS; there only rows count whose IR is within 3 of the best row's."
+    assert CONTROLLED.remarks() == [
+        "Best and second best are marked among rows with the same number of inputs, trivial controls aside.",
+        told,
+    ]
+    assert told in text(CONTROLLED).splitlines()
+    assert f"- {told}" in markdown(CONTROLLED).splitlines()
+    assert "no row beats blind or same in MS; there only rows count" in html(CONTROLLED)
+    assert "| blind | 35.0 [34.0, 36.0] | 0 [-1.00, 1.00] |" in markdown(CONTROLLED)  # no mark
+    rows = list(csv.DictReader(io.StringIO(comma_separated(CONTROLLED))))
+    assert {row["won by"] for row in rows if row["metric"] == "MS"} == {"blind; same"}
+    assert {row["won by"] for row in rows if row["metric"] == "IR"} == {""}
+    assert [row["method"] for row in rows if row["place"] == "1"] == ["good", "near"]
+
+
+def test_a_tie_with_a_trivial_control_is_no_win():
+    tied = replace(CONTROLLED, entries={**CONTROLLED.entries, ("poor", "Digits", "MS"): made(0.0)})
+    assert tied.places("Digits", tied.headings[1]) == {"near": 1, "fair": 2}
+
+
+def test_a_control_that_leads_the_reference_is_the_best_row_of_it():
+    """Nothing is near it, so nothing counts, in the reference itself as elsewhere."""
+    led = replace(CONTROLLED, entries={**CONTROLLED.entries, ("same", "Digits", "IR"): made(75.0)})
+    assert led.places("Digits", led.headings[0]) == led.places("Digits", led.headings[1]) == {}
+    assert led.remarks()[1].startswith("On Digits no row beats same in IR; there only rows count whose IR")
+
+
+def test_without_a_reference_nothing_counts_where_a_trivial_control_is_best():
+    for faithful in (None, Faithful("Nothing", 1.0)):
+        table = replace(CONTROLLED, faithful=faithful)
+        assert table.places("Digits", table.headings[1]) == {}
+        assert table.remarks()[1] == "On Digits no row beats blind or same in MS; there no row counts."
+    assert replace(CONTROLLED, rows=[("blind", ""), ("same", "")]).remarks()[1:] == []  # nothing to beat them
+    with pytest.raises(InputError, match="`within` of at least 0, got -1"):
+        Faithful("IR", -1)
 
 
 def test_curves_are_the_entries_of_their_columns():

@@ -17,6 +17,7 @@ from fans.explain import Neighbourhood
 from fans.explainers._shared import Method, Selection
 from fans.metrics import Metric
 from fans.pns import Settings
+from fans.report.tables import Faithful
 
 FOLDER = Path(__file__).parent / "paper"
 
@@ -39,6 +40,8 @@ class Column:
         median: whether the report shows the median as well, in a column of its own.
         ranked: whether the best are marked: not where the scale of the scores decides.
         of: what is judged: the `"scores"`, or the `"subset"` that a sweep of their highest ends with, as 1 and 0.
+        group: columns of one group are judged in one cell. A column that joins a table whose cells are done takes
+            another group: it has cells of its own, which explain the same inputs again, and the others stay done.
         note: what a reader has to know.
     """
 
@@ -50,6 +53,7 @@ class Column:
     median: bool = False
     ranked: bool = True
     of: Literal["scores", "subset"] = "scores"
+    group: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -79,6 +83,8 @@ class Row:
         column_limit: by column and dataset, the share of the inputs for a column that is dear.
         paper: name of the paper's row.
         group: rows of one group stand together.
+        trivial: whether it is a control that knows nothing of the model: it is never marked, and where it is best in a
+            column the report says so (see `Experiment.faithful`).
         pooled: whether the same method also appears on FANS's units, in a row of its own.
         chosen_pooled: as `chosen`, of that row, which is searched for itself.
     """
@@ -94,6 +100,7 @@ class Row:
     column_limit: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     paper: str | None = None
     group: str = ""
+    trivial: bool = False
     pooled: bool = False
     chosen_pooled: Mapping[str, Plain] = field(default_factory=dict)
 
@@ -141,6 +148,8 @@ class Experiment:
         tune_by: the column that the search for rivals' settings maximises.
         imports: modules to import first: they hold methods, metrics or datasets of one's own.
         notes: sentences below the table.
+        faithful: which rows count in a column where a trivial control is best: those that in this `column` are `within`
+            so much of the best row. Without it none does.
         curves: pictures beside it: a `title`, what `x` is, and the `columns` at each value of it.
         file: the file it was read from, where that is not one of ours.
     """
@@ -157,6 +166,7 @@ class Experiment:
     tune_by: Column
     imports: Sequence[str] = ()
     notes: Sequence[str] = ()
+    faithful: Faithful | None = None
     curves: Sequence[Plain] = ()
     file: str | None = None
 
@@ -170,6 +180,8 @@ class Experiment:
         for column in (*self.columns, self.tune_by):
             choose(f"the metric of {column.name!r} in {where}", column.metric, sorted(Metric.registry))
             _check_names(f"a dataset of {column.name!r} in {where}", column.at, known)
+        if self.faithful is not None and self.file is None:  # one's own columns may be fewer
+            choose(f"the column of `faithful` in {where}", self.faithful.column, [c.name for c in self.columns])
         for curve in self.curves:
             _check_names(f"a column of a curve in {where}", curve["columns"].values(), [c.name for c in self.columns])
         for row in self.rows:
@@ -179,7 +191,7 @@ class Experiment:
             _check_names(f"a setting of {row.name!r} in {where}", row.all_settings(), _settings_of(member))
             for by_dataset in (row.limit, row.chosen, row.search_at, *row.column_limit.values()):
                 _check_names(f"a dataset of {row.name!r} in {where}", by_dataset, known)
-            if self.file is None:  # one's own columns may be fewer
+            if self.file is None:  # as above
                 _check_names(f"a column of {row.name!r} in {where}", row.column_limit, [c.name for c in self.columns])
 
     def dataset(self, name: str) -> Dataset:
@@ -204,12 +216,14 @@ class Experiment:
         out = []
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
             total = len(dataset.positions("reported", n))
-            for start, row in itertools.product(range(0, total, dataset.shard), self._some(rows)):
-                stop = min(start + dataset.shard, math.ceil(row.limit.get(dataset.name, 1.0) * total))
-                if start < stop:
-                    shard = (start, stop)
-                    columns = [row.limited(c.on(dataset.name), dataset.name, total, shard) for c in self.columns]
-                    out.append(self._spec(dataset, row.name, row.on(dataset.name), columns, shard))
+            starts, groups = range(0, total, dataset.shard), dict.fromkeys(column.group for column in self.columns)
+            for start, group, row in itertools.product(starts, groups, self._some(rows)):
+                shard = (start, min(start + dataset.shard, math.ceil(row.limit.get(dataset.name, 1.0) * total)))
+                columns = [c.on(dataset.name) for c in self.columns if c.group == group]
+                limited = [row.limited(column, dataset.name, total, shard) for column in columns]
+                asked = any(column["limit"] is None or column["limit"] > start for column in limited)
+                if start < shard[1] and asked:
+                    out.append(self._spec(dataset, row.name, row.on(dataset.name), limited, shard))
         return out
 
     def _some(self, rows: Sequence[str] | None) -> list[Row]:
@@ -287,7 +301,7 @@ def load(name: str | Path) -> Experiment:
 
 
 _KINDS: dict[str, type] = {
-    **dict.fromkeys(("datasets", "paper", "tune_by"), dict),
+    **dict.fromkeys(("datasets", "faithful", "paper", "tune_by"), dict),
     **dict.fromkeys(("columns", "curves", "imports", "notes", "rows"), list),
 }
 """What an entry of an experiment's file must be."""
@@ -339,8 +353,9 @@ def _read(text: dict[str, Any], name: str, path: Path) -> Experiment:
     columns = [_made(Column, c, path) for c in text.pop("columns", [])]
     rows = [row for r in text.pop("rows") for row in _with_pooled(_made(Row, r, path))]
     parts = {"name": name, "datasets": tuple(datasets), "columns": tuple(columns), "rows": tuple(rows)}
-    if "tune_by" in text:
-        parts["tune_by"] = _made(Column, text.pop("tune_by"), path)
+    for entry, kind in (("tune_by", Column), ("faithful", Faithful)):
+        if entry in text:
+            parts[entry] = _made(kind, text.pop(entry), path)
     made: Experiment = _made(Experiment, parts | text, path)
     return made
 

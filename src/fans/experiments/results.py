@@ -45,7 +45,12 @@ def tabulate(run: Run) -> Table:
     rows = [(name, groups.get(name, "")) for name in dict.fromkeys([*groups, *(row for row, _, _ in values)])]
     shown = [label for name, label in labels.items() if any(key[1] == name for key in values)]
     notes = [*_notes(run, experiment), *_training(records, labels)]
-    return Table(experiment.title, shown, _headings(experiment), rows, entries, _paper(experiment), notes)
+    trivial = {r.name for r in experiment.rows if r.trivial}
+    return Table(
+        *(experiment.title, shown, _headings(experiment), rows, entries, _paper(experiment), notes),
+        trivial=trivial,
+        faithful=experiment.faithful,
+    )
 
 
 def against(run: Run, row: str) -> Table:
@@ -118,22 +123,23 @@ def _notes(run: Run, experiment: Experiment) -> list[str]:
 
 
 def _refuse_mixed(specs: Iterable[Mapping[str, Any]]) -> None:
-    """Raise if two cells of one row and dataset differ in anything but their inputs: they would be in one mean."""
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+    """Raise if two cells of one row and dataset differ in anything but their inputs and columns, or two of one column.
+
+    They would be in one line of the table, or in one mean.
+    """
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
     for spec in specs:
-        row, here = (spec["method"], spec["dataset"]), _configuration(spec)
-        there = known.setdefault(row, here)
-        if there != here:
-            raise InputError(
-                f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two: "
-                f"{', '.join(differences(there, here)[:3])}; choose another folder (--out), or the same settings"
-            )
-
-
-def _configuration(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what two cells of one row have in common."""
-    columns = {c["name"]: {k: v for k, v in c.items() if k not in ("name", "limit")} for c in spec["columns"]}
-    return {k: v for k, v in spec.items() if k != "shard"} | {"columns": columns}
+        row = (spec["method"], spec["dataset"])
+        columns = {c["name"]: {k: v for k, v in c.items() if k not in ("name", "limit")} for c in spec["columns"]}
+        judged = {"columns": columns, "imports": spec.get("imports")}
+        common = {k: v for k, v in spec.items() if k not in ("shard", *judged)}
+        for place, here in ((row, common), *(((*row, name), judged) for name in columns)):
+            there = known.setdefault(place, here)
+            if there != here:
+                raise InputError(
+                    f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two: "
+                    f"{', '.join(differences(there, here)[:3])}; choose another folder (--out), or the same settings"
+                )
 
 
 def _refuse_other_search(asked: Iterable[Cell], others: Iterable[Cell]) -> None:
@@ -385,11 +391,12 @@ def opened(folder: Path) -> Run:
 
 
 def _priced(specs: Sequence[Mapping[str, Any]], module: str) -> list[Cell]:
-    """Return cells with their cost; what is shared by a shard, or trained for a row, is counted in its first cell."""
+    """Return cells with their cost; what is trained for a row, or shared by a shard's columns, counts once."""
     price, training, identify = (resolve(f"{module}:{name}") for name in ("price", "training", "identify"))
     shards, rows, out = set[Any](), set[str](), []
     for spec in specs:
-        shard, row = (spec["dataset"], spec["shard"][0]), json.dumps([spec["dataset"], spec["call"]], sort_keys=True)
+        shard = (spec["dataset"], spec["shard"][0], *(column["name"] for column in spec["columns"]))
+        row = json.dumps([spec["dataset"], spec["call"]], sort_keys=True)
         cost = price(spec, first=shard not in shards) + (0 if row in rows else training(spec))
         shards.add(shard)
         rows.add(row)

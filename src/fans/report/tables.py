@@ -4,14 +4,14 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
 import numpy as np
 
-from fans.core import Array
+from fans.core import Array, InputError, is_number
 
 FEW = 5
 """Fewer inputs than this have no interval worth printing."""
@@ -62,10 +62,31 @@ class Heading:
     note: str = ""
     ranked: bool = True
 
+    def best(self, values: Iterable[float]) -> float:
+        """Return the best of some values."""
+        return max(values) if self.higher_is_better else min(values)
+
     @property
     def arrow(self) -> str:
         """The name with the direction that is better."""
         return f"{self.name} {'↑' if self.higher_is_better else '↓'}"
+
+
+@dataclass(frozen=True)
+class Faithful:
+    """Which rows count in a column where a trivial control is best: those near the best row of another column.
+
+    Attributes:
+        column: the other one.
+        within: how far from its best row, controls included, a row may be.
+    """
+
+    column: str
+    within: float
+
+    def __post_init__(self) -> None:
+        if not is_number(self.within) or not 0 <= self.within < math.inf:
+            raise InputError(f"Expected `within` of at least 0, got {self.within!r}")
 
 
 Place = tuple[str, str, str]
@@ -84,6 +105,8 @@ class Table:
         entries: what was measured.
         paper: what the paper prints.
         notes: sentences below it.
+        trivial: rows that know nothing of the model: controls, never marked.
+        faithful: which rows count where one of them is best; without it none does.
     """
 
     title: str
@@ -93,6 +116,8 @@ class Table:
     entries: Mapping[Place, Entry]
     paper: Mapping[Place, float] = field(default_factory=dict)
     notes: Sequence[str] = field(default_factory=tuple)
+    trivial: Collection[str] = ()
+    faithful: Faithful | None = None
 
     def size(self, dataset: str) -> int:
         """Return how many inputs the largest entry of a dataset has."""
@@ -101,16 +126,39 @@ class Table:
     def places(self, dataset: str, heading: Heading) -> dict[str, int]:
         """Return 1 for the best row of a column and 2 for the second best, those that print alike alike.
 
-        Only rows with as many inputs as any other take part.
+        Only rows that count take part (see `won_by`), with as many inputs as any other.
         """
+        if not heading.ranked:
+            return {}
+        shown = self._shown(dataset, heading)
+        counts = self._near_the_best(dataset) if self.won_by(dataset, heading) else shown.keys()
+        shown = {row: value for row, value in shown.items() if row in counts and row not in self.trivial}
+        levels = sorted(set(shown.values()), reverse=heading.higher_is_better)[:2]
+        return {row: levels.index(value) + 1 for row, value in shown.items() if value in levels}
+
+    def won_by(self, dataset: str, heading: Heading) -> list[str]:
+        """Return the trivial controls that are best in a column, alone or not; there only faithful rows count."""
+        shown = self._shown(dataset, heading)
+        if not heading.ranked or shown.keys() <= set(self.trivial):
+            return []
+        best = heading.best(shown.values())
+        return [row for row, value in shown.items() if row in self.trivial and value == best]
+
+    def _near_the_best(self, dataset: str) -> set[str]:
+        """Return the rows that `faithful` asks for."""
+        for heading in self.headings:
+            shown = self._shown(dataset, heading)
+            if self.faithful and heading.name == self.faithful.column and shown:
+                best, within = heading.best(shown.values()), self.faithful.within + 1e-9  # as far as printed
+                return {row for row, value in shown.items() if abs(value - best) <= within}
+        return set()
+
+    def _shown(self, dataset: str, heading: Heading) -> dict[str, float]:
+        """Return a column as it prints: the rows with as many inputs as any other."""
         found = {row: self.entries.get((row, dataset, heading.name)) for row, _ in self.rows}
         most = max((e.n for e in found.values() if e), default=0)
         whole = {row: e.value for row, e in found.items() if e and e.n == most and math.isfinite(e.value)}
-        if not heading.ranked:
-            return {}
-        shown = {row: float(f"{value:.3g}") for row, value in whole.items()}
-        levels = sorted(set(shown.values()), reverse=heading.higher_is_better)[:2]
-        return {row: levels.index(value) + 1 for row, value in shown.items() if value in levels}
+        return {row: float(f"{value:.3g}") for row, value in whole.items()}
 
     def lines(self, dataset: str, marks: tuple[str, str, str, str]) -> list[tuple[str, str, list[str]]]:
         """Return the rows of a dataset that have an entry: name, group, and ours / the paper's in every column."""
@@ -139,11 +187,34 @@ class Table:
     def remarks(self) -> list[str]:
         """Return what is to be said below the table."""
         marks = any(h.ranked for h in self.headings)
+        aside = ", trivial controls aside" if self.trivial else ""
         said = [
             *(["Ours / the paper's."] if self.paper else []),
-            *(["Best and second best are marked among rows with the same number of inputs."] if marks else []),
+            *([f"Best and second best are marked among rows with the same number of inputs{aside}."] if marks else []),
+            *itertools.chain.from_iterable(self._wins(dataset) for dataset in self.datasets),
         ]
         return [*said, *(f"{h.name}: {h.note}" for h in self.headings if h.note), *self.notes]
+
+    def _wins(self, dataset: str) -> list[str]:
+        """Say in which columns no row beats a trivial control, and what counts there instead."""
+        won: dict[tuple[str, ...], list[str]] = {}
+        for heading in self.headings:
+            if names := tuple(self.won_by(dataset, heading)):
+                won.setdefault(names, []).append(heading.name)
+        counts = "no row counts"
+        if self.faithful and any(h.name == self.faithful.column for h in self.headings):
+            counts = (
+                f"only rows count whose {self.faithful.column} is within {self.faithful.within:g} of the best row's"
+            )
+        return [
+            f"On {dataset} no row beats {_listed(names, 'or')} in {_listed(columns, 'and')}; there {counts}."
+            for names, columns in won.items()
+        ]
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    """Return words as a list in a sentence, `last` before the last of them."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def number(value: float) -> str:
@@ -183,19 +254,21 @@ def text(table: Table) -> str:
 
 
 def comma_separated(table: Table) -> str:
-    """Return every entry as a line of CSV."""
+    """Return every entry as a line of CSV; `won by` names the trivial controls that are best in its column, if any."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["dataset", "method", "metric", "statistic", "value", "low", "high", "n", "paper", "place"])
+    writer.writerow(
+        ["dataset", "method", "metric", "statistic", "value", "low", "high", "n", "paper", "place", "won by"]
+    )
     for dataset, heading in itertools.product(table.datasets, table.headings):
-        places = table.places(dataset, heading)
+        places, won = table.places(dataset, heading), "; ".join(table.won_by(dataset, heading))
         for row, _ in table.rows:
             place = (row, dataset, heading.name)
             if e := table.entries.get(place):
                 numbers = [repr(v) for v in (e.value, e.low, e.high)]
                 paper = repr(table.paper[place]) if place in table.paper else ""
                 name = heading.name.removesuffix(f", {e.statistic}")
-                writer.writerow([dataset, row, name, e.statistic, *numbers, e.n, paper, places.get(row, "")])
+                writer.writerow([dataset, row, name, e.statistic, *numbers, e.n, paper, places.get(row, ""), won])
     return out.getvalue()
 
 
