@@ -122,6 +122,8 @@ class PNS:
         ps: `(B,)` probability of sufficiency, Eq. 6; NaN likewise.
         p_ab: `(B,)` P(A, B), Eq. 15.
         p_nab: `(B,)` P(not-A, not-B), Eq. 15.
+        changes: `(B,)` share of nearby trials in which perturbing the subset changes the prediction.
+        holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
         se: `(B, 3)` standard errors of pns, pn, ps.
         interval: `(B, 3, 2)` pns, pn, ps by low, high, at `confidence`.
         ess_nc: `(B,)` effective number of samples behind PN.
@@ -137,6 +139,8 @@ class PNS:
     ps: Array
     p_ab: Array
     p_nab: Array
+    changes: Array
+    holds: Array
     se: Array
     interval: Array
     ess_nc: Array
@@ -181,7 +185,12 @@ class Explanation:
         scores_se: `(B, F)` their standard errors, or None where the method has none.
         history: `(B, steps)` what the method maximised at each step, NaN after its last; None if it took no steps.
         subset: `(B, F)` bool, the subset with the highest PNS net of its price (setting `price`; 0: the plain maximum).
+        direction: `(B, F)` by how much perturbing the feature moves the explained output on average, signed; NaN where
+            it was not measured.
+        stability: `(B, F)` share of resampled draws in which the feature is in the subset.
         pns, pn, ps: `(B,)` strict estimates for `subset`, from draws that had no part in choosing it.
+        changes: `(B,)` share of nearby trials in which perturbing the subset changes the prediction.
+        holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
         interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
         ess: `(B, 2)` effective number of samples behind PN and PS.
         radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
@@ -204,9 +213,13 @@ class Explanation:
     scores_se: Array | None
     history: Array | None
     subset: Array
+    direction: Array
+    stability: Array
     pns: Array
     pn: Array
     ps: Array
+    changes: Array
+    holds: Array
     interval: Array
     ess: Array
     radius: Array
@@ -234,14 +247,15 @@ class Explanation:
     nodes: Array | None = None
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
-        *("scores", "scores_se", "history", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance"),
-        *("target", "prediction", "inputs", "ids", "notes", "edges", "nodes"),
+        *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
+        *("interval", "ess", "radius", "tolerance", "target", "prediction", "inputs", "ids", "notes", "edges", "nodes"),
     )
 
     def __post_init__(self) -> None:
         n, n_features = self.scores.shape
-        expected = {"subset": (n, n_features), "interval": (n, 3, 2), "ess": (n, 2)}
-        for name in ("pns", "pn", "ps", "radius", "tolerance", "target", "prediction"):
+        expected = {name: (n, n_features) for name in ("subset", "direction", "stability")}
+        expected |= {"interval": (n, 3, 2), "ess": (n, 2)}
+        for name in ("pns", "pn", "ps", "changes", "holds", "radius", "tolerance", "target", "prediction"):
             expected[name] = (n,)
         for name, shape in expected.items():
             if getattr(self, name).shape != shape:
