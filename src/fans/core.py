@@ -253,7 +253,7 @@ class Explanation:
 
     def __post_init__(self) -> None:
         n, n_features = self.scores.shape
-        expected = {name: (n, n_features) for name in ("subset", "direction", "stability")}
+        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("subset", "direction", "stability"), (n, n_features))
         expected |= {"interval": (n, 3, 2), "ess": (n, 2)}
         for name in ("pns", "pn", "ps", "changes", "holds", "radius", "tolerance", "target", "prediction"):
             expected[name] = (n,)

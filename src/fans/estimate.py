@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from fans.pns import (
     KERNELS,
     LITERAL,
     Change,
+    Closeness,
     Estimator,
     Kernel,
     Moments,
     Point,
+    Scale,
     Search,
     Settings,
     combine,
@@ -54,10 +56,16 @@ HANDFUL = 5.0
 def closeness(trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
     """Return `k_b` of the distance on each subset and on its rest, `(J, S)` each.
 
-    With s = all there is no rest whose perturbation could be the event not-A: its kernel counts for nothing.
+    With s = all there is no rest whose perturbation could be the event not-A: its kernel counts for nothing. Of the
+    joint PNS both are the closeness on all features, the same for all subsets of an input, with a mean of 1.
     """
     kernel = KERNELS[settings.kernel]
     sizes = trials.pool.units.sizes_of(trials.owner)
+    if settings.joint:
+        squared = subset_distance(trials.distances, trials.subset | trials.rest, sizes, settings.distance)
+        near = kernel(squared, radius[:, None])
+        near = near / near.mean(1, keepdim=True).clamp(min=1e-300)
+        return near, near
     on_subset, on_rest = (
         kernel(subset_distance(trials.distances, chosen, sizes, settings.distance), radius[:, None])
         for chosen in (trials.subset, trials.rest)
@@ -67,13 +75,12 @@ def closeness(trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tenso
 
 def moments(near: tuple[Tensor, Tensor], trials: Trials, tolerance: Tensor, settings: Settings) -> Moments:
     """Reduce trials to per-sample moments, given the closeness and one tolerance a subset `(J,)`."""
-    kernel = KERNELS[settings.kernel]
     c = tolerance[:, None, None]
     soft, hard = [], []
     for changes, factual, interventional in zip(
         (trials.on_subset, trials.on_rest), trials.factual, trials.interventional, strict=True
     ):
-        soft.append(torch.einsum("jsk,jk->js", kernel(changes.change**2, c), factual))
+        soft.append(torch.einsum("jsk,jk->js", settings.unchanged(changes.change, c), factual))
         hard.append(torch.einsum("jsk,jk->js", draws.numbers(changes.change > c, torch.float64), interventional))
     return Moments(*near, soft[0], soft[1], hard[0], 1 - hard[1])
 
@@ -114,10 +121,10 @@ def estimate(
     fixed = torch.stack([empty, full, torch.zeros_like(full)], 1)  # known by definition, whatever the sample
     se = variance.clamp(min=0).sqrt().masked_fill(fixed, 0.0)
     ess = [effective_size(m.necessity), effective_size(m.sufficiency)]
-    n_samples = torch.full_like(ess[0], m.p_changed.shape[1])
+    of_pns = effective_size(m.near_subset) if settings.joint else torch.full_like(ess[0], m.p_changed.shape[1])
     unit = torch.tensor([2 * settings.prior, 1.0, 1.0], dtype=torch.float64)
     values = torch.stack([found.pns, found.pn, found.ps], 1)
-    support = torch.stack([n_samples, ess[0], ess[1]], 1)
+    support = torch.stack([of_pns, ess[0], ess[1]], 1)
     interval = wilson(values / unit, se / unit, support, settings.confidence) * unit[:, None]
     interval = torch.where(fixed[..., None], values[..., None], interval)
     se = se.masked_fill(values.isnan(), math.nan)
@@ -145,8 +152,8 @@ def _resampled(
         sample, hit, row = (keys(f"resample/{side}/{what}") for what in ("sample", "hit", "row"))
         cumulative = weights.cumsum(1) / weights.sum(1, keepdim=True).clamp(min=1e-300)
         place = torch.searchsorted(cumulative, draws.uniform(sample[:, None], draw)).clamp(max=weights.shape[1] - 1)
-        again = replace(jobs, index=jobs.index.gather(1, place), hit_keys=hit, row_keys=row)
-        sides.append(perturbed_changes(task, trials.pool, again, settings.n_perturb, settings.phi, settings.change))
+        drawn = replace(jobs, index=jobs.index.gather(1, place), hit_keys=hit, row_keys=row)
+        sides.append(perturbed_changes(task, trials.pool, drawn, settings.n_perturb, settings.phi, settings.change))
     changed, unchanged = [((s.change > tolerance[:, None, None]).double()).mean(-1) for s in sides]  # (J, R)
     unchanged = 1 - unchanged
     ps = changed.mean(1).masked_fill(found.ps.isnan(), math.nan)
@@ -159,7 +166,8 @@ def _resampled(
     extra_pn, extra_ps = spread[0] / n, spread[1] / n
     extra_pns = prior**2 * (found.p_ab**2 * extra_pn + found.p_nab**2 * extra_ps)
     extra_variance = torch.stack([extra_pns, extra_pn, extra_ps], 1)
-    return Point(pns, pn, ps, found.p_ab, found.p_nab), extra_variance, sides[0].n_rows + sides[1].n_rows
+    again = replace(found, pns=pns, pn=pn, ps=ps)
+    return again, extra_variance, sides[0].n_rows + sides[1].n_rows
 
 
 # --- Radius and tolerance --------------------------------------------------------------------------------------------
@@ -200,13 +208,34 @@ def resolve_radius(radius: Tensor | str | None, part: slice, distances: Tensor, 
     return torch.where(poor, torch.maximum(scott, ess_radius(squared, wanted)), scott) if poor.any() else scott
 
 
-def given_tolerance(tolerance: Any, n_inputs: int, known: Sequence[str] = TOLERANCES) -> Tensor | str:
-    """Check the user's tolerance: numbers become one per input, names must be known; None is `"noise"`."""
+def given_tolerance(tolerance: Any, n_inputs: int) -> Tensor | str | None:
+    """Check the user's tolerance: numbers become one per input, names must be known."""
     if tolerance is None:
-        return "noise"
+        return None
     if isinstance(tolerance, str):
-        return choose("`tolerance`", tolerance, known)
+        return choose("`tolerance`", tolerance, TOLERANCES)
     return _per_input("tolerance", tolerance, n_inputs, positive=False)
+
+
+SAYABLE = 0.1
+"""The tolerance by default: of a probability, or of the standard deviation of an output that is none."""
+
+
+def class_tolerance(
+    bound: Task, tolerance: str | None, change: Change, seed: int, n_background: int | None = None
+) -> Tensor:
+    """Return c for each output `(C,)`: by default one that can be said aloud, else by a named rule."""
+    if tolerance is not None:
+        return noise_tolerance(bound, change, seed, relative=tolerance == "noise", n_background=n_background)
+    n_outputs = bound.outputs.shape[1]
+    if change == "label":
+        return torch.full((n_outputs,), 0.5, dtype=torch.float64)
+    if bound.predict.kind == "probability":
+        return torch.full((n_outputs,), SAYABLE, dtype=torch.float64)
+    spread = bound.outputs.std(0, correction=0)
+    if change == "l2":
+        spread = spread.norm().expand(n_outputs)
+    return SAYABLE * spread.double()
 
 
 def _per_input(name: str, value: Any, n_inputs: int, *, positive: bool) -> Tensor:
@@ -362,7 +391,8 @@ def pns(
     n_perturb: int = 32,
     n_resample: int = 100,
     phi: float = 0.5,
-    scale: Literal["unit", "paper"] = "unit",
+    closeness: Closeness = "input",
+    scale: Scale | None = None,
     search: bool = False,
     confidence: float = 0.95,
     max_batch: int | None = None,
@@ -380,7 +410,8 @@ def pns(
             default; a table draws background rows).
         space: what a feature is; guessed from the background by default.
         radius: b, a number, one per input, or `"scott"`, `"ess"`, `"paper"`.
-        tolerance: c, a number, one per input, or `"noise"`, `"paper"`.
+        tolerance: c, a number, one per input, or `"noise"`, `"paper"`; by default 0.1 of a probability, or a tenth of
+            the outputs' standard deviation over the background.
         kernel: `"gaussian"` or `"indicator"`, for closeness and change alike.
         distance: `"rms"` (standardised root mean square) or `"l2"`.
         change: `"target"`, `"fall"`, `"l2"` or `"label"`: what a changed prediction is.
@@ -392,7 +423,10 @@ def pns(
         n_perturb: perturbations of each sample behind PN and PS.
         n_resample: samples drawn by weight (`"resample"` only).
         phi: probability that a feature under test is hit.
-        scale: `"paper"` drops the prior of 1/2.
+        closeness: samples count by how close they are on all features (`"input"`), or, as in the paper, on the subset
+            in one term of PNS and on the rest in the other (`"subset"`).
+        scale: `"joint"` with closeness `"input"`; with `"subset"` `"unit"`, the default there, or `"paper"`, which
+            drops the prior of 1/2.
         search: maximise over radius and tolerance (Definition 4), then estimate anew with fresh draws.
         confidence: of the intervals.
         max_batch: most rows the model sees at a time.
@@ -409,7 +443,9 @@ def pns(
         >>> float(pns(f, np.ones(3), [False, False, True], background=rows, baseline=0, estimator="exact").pns[0])
         0.0
     """
-    settings = Settings(kernel, distance, change, estimator, n_factual, n_perturb, n_resample, phi, scale, confidence)
+    settings = Settings(
+        *(kernel, distance, change, estimator, n_factual, n_perturb, n_resample, phi, closeness, scale, confidence)
+    )
     seed = check_seed(seed)
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
@@ -418,9 +454,9 @@ def pns(
     b, c = given_radius(radius, n_inputs), given_tolerance(tolerance, n_inputs)
     grid, found = LITERAL if search else None, []
     with bound.predict.session():
-        by_class = isinstance(c, str)
-        if isinstance(c, str):
-            c = noise_tolerance(bound, change, seed, relative=c == "noise")
+        by_class = not isinstance(c, Tensor)
+        if not isinstance(c, Tensor):
+            c = class_tolerance(bound, c, change, seed)
         for part in parts:
             own = subset if len(parts) == 1 else subsets_of(subset, part.at)
             of_part = (b[part.at] if isinstance(b, Tensor) else b, c if by_class else c[part.at])
@@ -527,7 +563,7 @@ def gather(
     """Join the estimates of all blocks."""
     whole = join(parts)
     return PNS(
-        **{name: getattr(whole.point, name).numpy() for name in ("pns", "pn", "ps", "p_ab", "p_nab")},
+        **{name: getattr(whole.point, name).numpy() for name in Point.__dataclass_fields__},
         se=whole.se.numpy(),
         interval=whole.interval.numpy(),
         ess_nc=whole.ess_nc.numpy(),

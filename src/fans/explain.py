@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from fans.estimate import (
     blocks,
     check_change,
     check_seed,
+    class_tolerance,
     effective,
     gather,
     given_radius,
@@ -46,17 +47,33 @@ from fans.estimate import (
     subsets_of,
     warn_if_thin,
 )
-from fans.explainers._shared import Method, Selection, best_subset, check_modality, sizes
-from fans.pns import LITERAL, MEANINGFUL, Search, Settings
+from fans.explainers._direction import directions
+from fans.explainers._shared import Method, Scores, Selection, check_modality, sizes, smallest_subset
+from fans.pns import Settings
 from fans.spaces import guess_space
 from fans.spaces._shared import FeatureSpace
 from fans.task import Output, Task, TaskKind
-from fans.trials import Block, Reference, noise_tolerance
+from fans.trials import Block, Reference
+
+PHASES = ("reference", "scoring", "sweep", "direct", "strict")
+"""What model rows are spent on: samples, scores, sizes, directions, and the estimate."""
+
+WHOLE = 1.0
+"""phi of an explainer: a trial perturbs the whole subset, so that "change these" means all of them."""
 
 MOST_HELD = 64 * 2**20
 """Bytes that the inputs of a block may take together just to fill the model's batches."""
 
+Effort = Literal["low", "normal", "high"]
 Progress = bool | Callable[[int, int], None] | None
+
+
+EFFORTS: Mapping[str, Mapping[str, Any]] = {
+    "low": {"n_local": 15, "n_perturb": 4, "n_sweep": 120},
+    "normal": {"n_local": 49, "n_perturb": 8},
+    "high": {"n_local": 199, "n_perturb": 16, "n_sweep": 8000},
+}
+"""Settings by effort, besides the method's own (`Method.efforts`); each may still be overridden."""
 
 
 @dataclass(frozen=True)
@@ -64,36 +81,30 @@ class Neighbourhood:
     """What stands for "close to the input".
 
     Attributes:
-        n_background: background rows among the reference samples of each input.
+        n_background: background rows among the reference samples of each input; by default fifty in tables, none where
+            other inputs are too far away to count.
         n_local: local copies of the input among them, besides the input itself: some of their features are swapped
             with a background row's.
         local_noise: if above 0, local copies carry normal noise of so many standard deviations instead.
-        radius: as in `fans.pns`.
-        tolerance: as in `fans.pns`, or `"search"`: the one at which the subset's PNS is highest (Definition 4).
-        search: choose the radius so too, for the final subset.
+        radius, tolerance: as in `fans.pns`.
     """
 
-    n_background: int = 50
+    n_background: int | None = None
     n_local: int = 49
     local_noise: float = 0.0
     radius: Any = None
-    tolerance: Any = "search"
-    search: bool = False
+    tolerance: Any = None
 
     def __post_init__(self) -> None:
-        for name in ("n_background", "n_local"):
-            check_whole(name, getattr(self, name), 0)
+        check_whole("n_local", self.n_local, 0)
+        if self.n_background is not None:
+            check_whole("n_background", self.n_background, 0)
         if not is_number(self.local_noise) or not 0 <= self.local_noise < np.inf:
             raise InputError(f"Expected `local_noise` of at least 0, got {self.local_noise!r}")
         if isinstance(self.radius, str):
             choose("`radius`", self.radius, RADII)
         if isinstance(self.tolerance, str):
-            choose("`tolerance`", self.tolerance, (*TOLERANCES, "search"))
-
-    @property
-    def seeks_tolerance(self) -> bool:
-        """Whether the tolerance is to be searched for."""
-        return isinstance(self.tolerance, str) and self.tolerance == "search"
+            choose("`tolerance`", self.tolerance, TOLERANCES)
 
 
 class Explainer:
@@ -111,9 +122,10 @@ class Explainer:
         target_names: names of the classes (or outputs), in the model's order.
         seed: of all draws, which are keyed by (seed, id of the input, stage).
         max_batch: most rows the model sees at a time.
-        settings: of the method, the neighbourhood (`n_background`, `n_local`, `radius`, `tolerance`, `search`), the
-            choice of the subset (`n_sweep`, `refine`, `price`) and the estimate (`kernel`, `distance`, `change`,
-            `estimator`, `n_factual`, `n_perturb`, `n_resample`, `phi`, `scale`, `confidence`).
+        effort: `"low"`, `"normal"` or `"high"`: how many model rows an input may cost.
+        settings: of the method, the neighbourhood (`n_background`, `n_local`, `radius`, `tolerance`), the choice of the
+            subset (`n_sweep`, `enough`) and the estimate (`kernel`, `distance`, `change`, `estimator`, `n_factual`,
+            `n_perturb`, `n_resample`, `phi`, `closeness`, `scale`, `confidence`).
 
     Example:
         >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
@@ -135,6 +147,7 @@ class Explainer:
         target_names: Sequence[str] | None = None,
         seed: int = 0,
         max_batch: int | None = None,
+        effort: Effort = "normal",
         **settings: Any,
     ) -> None:
         member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
@@ -146,12 +159,15 @@ class Explainer:
         if settings.get("preset") is not None:
             preset |= member.presets[choose("`preset`", settings["preset"], member.presets)]
         own_output, unit, own_baseline = (preset.pop(name, None) for name in ("output", "unit", "baseline"))
+        unit = unit or member.unit_for(model, settings)
         if space is None and unit is not None:
             space = guess_space(background, unit)
         if baseline is None and own_baseline in (space.baselines if space else ()):
             baseline = own_baseline
         chosen: dict[Any, dict[str, Any]] = {kind: {} for kind in kinds}
-        for name, value in ({"n_factual": 8, "n_perturb": 8} | preset | settings).items():
+        choose("`effort`", effort, EFFORTS)
+        usual = {"phi": WHOLE} | dict(EFFORTS[effort]) | dict(member.efforts.get(effort, {}))
+        for name, value in (usual | preset | settings).items():
             chosen[owners[name]][name] = value
         self.settings = Settings(**chosen[Settings])
         self.neighbourhood = Neighbourhood(**chosen[Neighbourhood])
@@ -164,15 +180,16 @@ class Explainer:
         )
         if not self.task.space.has_background:  # neighbours are made from the input alone
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
-        if "phi" not in chosen[Settings]:
-            self.settings = replace(self.settings, phi=self.task.space.phi)
+        elif self.neighbourhood.n_background is None:
+            self.neighbourhood = replace(self.neighbourhood, n_background=self.task.space.n_background)
         if target_names is not None:
             self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
         check_change(self.task, self.settings.change)
         check_modality(self.method, self.task)
         self.method = self.method.settle(self.task, self.settings)
         self.method.check(self.task, self.settings)
-        self._noise: Tensor | None = None
+        self.effort = effort
+        self._tolerance: Tensor | None = None
         self._n_shared = self.task.predict.n_rows  # model rows spent once for all inputs, training aside
         self._training: Mapping[str, Any] = {}
 
@@ -225,8 +242,7 @@ class Explainer:
             if part.task is self.task:
                 yield self, part
                 continue
-            if self._by_noise:  # one tolerance for all sizes
-                self.noise_tolerance()
+            self.class_tolerance()  # one for all sizes
             child = copy(self)
             child.task = part.task
             try:
@@ -255,7 +271,7 @@ class Explainer:
         found, radii, tolerances = [], [], []
         with self.task.predict.session():
             for part in self._blocks(len(rows)):
-                block = replace(inputs.block(part).block, search=self._search(tolerance=True))
+                block = inputs.block(part).block
                 estimate, b, c = strict_estimate(self.task, block, chosen[part], "score", self.settings)
                 found.append(estimate)
                 radii.append(b)
@@ -265,16 +281,9 @@ class Explainer:
             *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows),
         )
 
-    def _search(self, *, tolerance: bool) -> Search | None:
-        """Return what a search for the radius and, if it is still open, the tolerance of one subset tries."""
-        radii = LITERAL.radii if self.neighbourhood.search else (1.0,)
-        if tolerance and self.neighbourhood.seeks_tolerance:
-            return replace(MEANINGFUL, radii=radii)
-        return Search(radii, (1.0,), ()) if self.neighbourhood.search else None
-
     @property
     def _n_samples(self) -> int:
-        return min(self.neighbourhood.n_background, len(self.task.background)) + self.neighbourhood.n_local + 1
+        return min(self.neighbourhood.n_background or 0, len(self.task.background)) + self.neighbourhood.n_local + 1
 
     def _blocks(self, n_inputs: int, *, only_scores: bool = False) -> Iterator[slice]:
         """Cut inputs into blocks that fill the model's batches, also in a method that takes few rows at a time."""
@@ -313,7 +322,7 @@ class Explainer:
         return torch.cat(parts).numpy()
 
     def sweep(self, x: Any, scores: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
-        """Return the subset `(B, F)` that anybody's scores `(B, F)` lead to: the best by PNS of their top-k subsets.
+        """Return the subset `(B, F)` that anybody's scores `(B, F)` lead to: the smallest that does it.
 
         It is the one that an explanation with those scores would choose, with this explainer's neighbourhoods.
         """
@@ -334,8 +343,9 @@ class Explainer:
         inputs, n_features = _Inputs(self, given), self.task.space.n_features
         with self.task.predict.session():
             found = [
-                best_subset(
-                    self.task, inputs.block(part).block, scores[part, :n_features], self.settings, self.selection
+                smallest_subset(
+                    *(self.task, inputs.block(part).block, _plain(scores[part, :n_features])),
+                    *(self.settings, self.selection),
                 ).subset
                 for part in self._blocks(len(given.rows))
             ]
@@ -370,14 +380,18 @@ class Explainer:
         block, task = ready.block, self.task
         units = block.pool.units
         scored = self.method.attribute(task, block, self.settings)
-        chosen = best_subset(task, block, scored.scores, self.settings, self.selection)
-        final = replace(block, tolerance=chosen.tolerance, search=self._search(tolerance=False))
-        found, radius, tolerance = strict_estimate(task, final, chosen.subset, "strict", self.settings)
+        chosen = smallest_subset(task, block, scored, self.settings, self.selection)
+        direction = directions(task, block, scored.scores, chosen.subset)
+        found, radius, tolerance = strict_estimate(task, block, chosen.subset, "strict", self.settings)
         return _Piece(
             scores=scored.scores.numpy(),
             scores_se=None if scored.se is None else scored.se.numpy(),
             history=None if scored.history is None else scored.history.numpy(),
             subset=chosen.subset.numpy(),
+            direction=direction.values.numpy(),
+            stability=chosen.stability.numpy(),
+            changes=found.point.changes.numpy(),
+            holds=found.point.holds.numpy(),
             pns=found.point.pns.numpy(),
             pn=found.point.pn.numpy(),
             ps=found.point.ps.numpy(),
@@ -390,6 +404,7 @@ class Explainer:
             reference=np.full(len(block.target), ready.n_own),
             scoring=scored.n_rows.numpy(),
             sweep=chosen.n_rows.numpy(),
+            direct=direction.n_rows.numpy(),
             strict=found.n_rows.numpy(),
             elements=None if units.shared else task.space.shown(units.of_element).numpy(),
             notes=notes(found.point, chosen.subset, units.present),
@@ -398,7 +413,7 @@ class Explainer:
     def _assemble(self, done: "_Results", inputs: "_Inputs") -> Explanation:
         """Make an explanation of what is done."""
         joined, n = done.so_far(), done.n
-        evaluations = {phase: joined.pop(phase) for phase in ("reference", "scoring", "sweep", "strict")}
+        evaluations = {phase: joined.pop(phase) for phase in PHASES}
         space = self.task.space
         if joined["elements"] is None:  # the same features in every input
             joined["elements"] = space.shown(space.units(inputs.rows[:1]).of_element)[0].numpy()
@@ -432,35 +447,33 @@ class Explainer:
             for k, v in merged.items()
         }
 
-    def noise_tolerance(self) -> Tensor:
-        """Return the tolerance of each class `(C,)` by the noise rule, evaluated once."""
-        if self._noise is None:
-            relative = self.neighbourhood.tolerance != "paper"
+    def class_tolerance(self) -> Tensor:
+        """Return the tolerance of each output `(C,)` where the user set none for each input; found once."""
+        if self._tolerance is None:
+            rule = self.neighbourhood.tolerance
             kept = (self.neighbourhood.n_background or None) if self.task.space.has_background else None
             before = self.task.predict.n_rows
             with self.task.predict.session():
-                self._noise = noise_tolerance(
-                    self.task, self.settings.change, self.seed, relative=relative, n_background=kept
+                self._tolerance = class_tolerance(
+                    *(self.task, rule if isinstance(rule, str) else None, self.settings.change, self.seed), kept
                 )
             self._n_shared += self.task.predict.n_rows - before
-        return self._noise
-
-    @property
-    def _by_noise(self) -> bool:
-        """Whether the tolerance is the noise rule's."""
-        named = self.neighbourhood.tolerance is None or isinstance(self.neighbourhood.tolerance, str)
-        return named and not self.neighbourhood.seeks_tolerance
+        return self._tolerance
 
     def prepare(self) -> Mapping[str, Any]:
-        """Do what is done once for all inputs: train a method that has to be, find the tolerance of the noise rule.
+        """Do what is done once for all inputs: train a method that has to be, find the tolerance.
 
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
         with self.task.predict.session():
-            if self._by_noise:
-                self.noise_tolerance()
+            self.class_tolerance()
             self._training = self.method.prepare(self.task, self.seed)
         return self._training
+
+
+def _plain(scores: Tensor) -> Scores:
+    """Return scores of anybody's making."""
+    return Scores(scores, None, torch.zeros(len(scores), dtype=torch.int64))
 
 
 def _checked_names(names: Any, n_outputs: int) -> tuple[str, ...]:
@@ -490,9 +503,13 @@ class _Piece:
     scores_se: Any
     history: Any
     subset: Any
+    direction: Any
+    stability: Any
     pns: Any
     pn: Any
     ps: Any
+    changes: Any
+    holds: Any
     interval: Any
     ess: Any
     radius: Any
@@ -502,6 +519,7 @@ class _Piece:
     reference: Any
     scoring: Any
     sweep: Any
+    direct: Any
     strict: Any
     elements: Any
     notes: tuple[str, ...]
@@ -544,26 +562,21 @@ class _Inputs:
         around = explainer.neighbourhood
         self.around = replace(around, n_background=0, n_local=0) if alone else around
         self.radius = given_radius(around.radius, len(self.rows))
-        self.tolerance = given_tolerance(around.tolerance, len(self.rows), (*TOLERANCES, "search"))
+        self.tolerance = given_tolerance(around.tolerance, len(self.rows))
 
     def block(self, part: slice) -> _Ready:
         """Prepare the inputs of a slice."""
         explainer, task = self.explainer, self.explainer.task
         around, settings = self.around, explainer.settings
         rows, ids = self.rows[part], self.ids[part]
-        samples = (around.n_background, around.n_local, around.local_noise)
+        samples = (around.n_background or 0, around.n_local, around.local_noise)
         pool, outputs = Reference.around(task, rows, ids, explainer.seed, *samples)
         target = task.targets(None, outputs) if self.target is None else self.target[part]
         distances = task.space.unit_distances(rows, pool.samples(), pool.units, settings.distance).double()
         radius = resolve_radius(self.radius, part, distances, pool.units, settings.distance)
-        if around.seeks_tolerance:
-            tolerance = torch.zeros(len(rows), dtype=torch.float64)
-        elif isinstance(self.tolerance, str):
-            tolerance = explainer.noise_tolerance()[target]
-        else:
-            tolerance = self.tolerance[part]
-        search = MEANINGFUL if around.seeks_tolerance else None
-        block = Block(pool, distances, target, ids, radius, tolerance, search, explainer.seed)
+        tolerance = self.tolerance[part] if isinstance(self.tolerance, Tensor) else explainer.class_tolerance()[target]
+        graded = self.tolerance is None
+        block = Block(pool, distances, target, ids, radius, tolerance, None, explainer.seed, graded)
         return _Ready(block, outputs, 1 + around.n_local)
 
 

@@ -4,9 +4,12 @@ One function per numbered equation, in the paper's order (FANS, ICML 2024). Noth
 that, and `estimate` puts the two together. Single letters are the paper's: x' baseline, m hit, E background, b radius,
 c tolerance. Shapes: J (input, subset) pairs, S reference samples, K perturbations, F features, E elements.
 
-Differs from the paper (docs/design.md gives the reasons): weights are averaged, not summed, over E, with a prior of 1/2
-on A and not-A, so that PNS lies in [0, 1] (`scale="paper"` drops the 1/2); distances are root mean squares of
-standardised features (`distance="l2"` is the paper's); the exponent in Scott's rule is negative.
+Differs from the paper (docs/design.md gives the reasons): closeness is measured on all features, once an input, so that
+PNS is Pearl's joint probability, the share of nearby trials in which perturbing s changes the prediction and perturbing
+the rest does not. `closeness="subset"` is the paper's: close on s, or on the rest. Its weights are averaged, not
+summed, over E, with a prior of 1/2 on A and not-A, so that PNS lies in [0, 1] (`scale="paper"` drops the 1/2).
+Distances are root mean squares of standardised features (`distance="l2"` is the paper's); the exponent in Scott's rule is
+negative.
 """
 
 import math
@@ -22,6 +25,8 @@ from fans.spaces._shared import Distance
 Kernel = Literal["gaussian", "indicator"]
 Change = Literal["target", "fall", "l2", "label"]
 Estimator = Literal["exact", "weighted", "resample"]
+Closeness = Literal["input", "subset"]
+Scale = Literal["joint", "unit", "paper"]
 
 
 def perturb(rows: Tensor, hit: Tensor, baseline: Tensor) -> Tensor:
@@ -158,25 +163,40 @@ class Settings:
     n_perturb: int = 32
     n_resample: int = 100
     phi: float = 0.5
-    scale: Literal["unit", "paper"] = "unit"
+    closeness: Closeness = "input"
+    scale: Scale | None = None
     confidence: float = 0.95
 
     @property
+    def joint(self) -> bool:
+        """Whether PNS is the joint probability: closeness on all features."""
+        return self.closeness == "input"
+
+    @property
     def prior(self) -> float:
-        """Of A and of not-A: 1/2, or 1 on the paper's scale."""
-        return 0.5 if self.scale == "unit" else 1.0
+        """What each of the two terms of PNS counts: 1/2, or 1 on the paper's scale."""
+        return 1.0 if self.scale == "paper" else 0.5
+
+    def unchanged(self, change: Tensor, tolerance: Tensor) -> Tensor:
+        """Return how much changes count as none in the weights: the joint PNS counts them, the paper's weighs."""
+        if self.joint:
+            return (change <= tolerance).double()
+        return KERNELS[self.kernel](change**2, tolerance)
 
     def __post_init__(self) -> None:
+        choose("`closeness`", self.closeness, get_args(Closeness))
+        if self.scale is not None:
+            choose("`scale`", self.scale, ("joint",) if self.joint else ("unit", "paper"))
         choose("`kernel`", self.kernel, KERNELS)
         choose("`distance`", self.distance, ("rms", "l2"))
         choose("`change`", self.change, get_args(Change))
         choose("`estimator`", self.estimator, ("exact", "weighted", "resample"))
-        choose("`scale`", self.scale, ("unit", "paper"))
         for name in ("n_factual", "n_perturb", "n_resample"):
             check_whole(name, getattr(self, name), 1)
-        for name in ("phi", "confidence"):
-            if not is_number(getattr(self, name)) or not 0 < getattr(self, name) < 1:
-                raise InputError(f"Expected `{name}` between 0 and 1, got {getattr(self, name)!r}")
+        if not is_number(self.phi) or not 0 < self.phi <= 1:
+            raise InputError(f"Expected `phi` above 0 and up to 1, got {self.phi!r}")
+        if not is_number(self.confidence) or not 0 < self.confidence < 1:
+            raise InputError(f"Expected `confidence` between 0 and 1, got {self.confidence!r}")
 
 
 @dataclass(frozen=True)
@@ -204,21 +224,16 @@ MULTIPLES = (1.0, 0.25, 0.5, 2.0, 4.0, 8.0)
 LITERAL = Search(MULTIPLES, MULTIPLES, (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5))
 """A grid around the given radius and tolerance."""
 
-MEANINGFUL = Search((1.0,), (), (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5))
-"""The given radius, and tolerances that matter.
-
-Definition 4 lets the tolerance shrink until any influence at all is a change, and a column that moves a prediction by a
-millionth outranks one that flips it now and then; so a change counts from a fiftieth of the largest on.
-"""
-
 
 @dataclass(frozen=True)
 class Moments:
     """What each sample says about J subsets, all `(J, S)`.
 
     Attributes:
-        near_subset, near_rest: `k_b` of the distance on s and outside it.
-        unchanged_subset, unchanged_rest: mean of `k_c(change)` when s, or the rest, is perturbed.
+        near_subset, near_rest: `k_b` of the distance on s and outside it; of the joint PNS both are that on all
+            features, divided by its mean over the samples.
+        unchanged_subset, unchanged_rest: mean of `k_c(change)` when s, or the rest, is perturbed; of the joint PNS the
+            share with `change <= c`.
         p_changed: share of perturbations of s with `change > c`.
         p_unchanged: share of perturbations of the rest with `change <= c`.
     """
@@ -243,13 +258,15 @@ class Moments:
 
 @dataclass(frozen=True)
 class Point:
-    """Point estimates `(J,)`."""
+    """Point estimates `(J,)`; `changes` and `holds` as in `fans.PNS`."""
 
     pns: Tensor
     pn: Tensor
     ps: Tensor
     p_ab: Tensor
     p_nab: Tensor
+    changes: Tensor
+    holds: Tensor
 
 
 def point(m: Moments, settings: Settings) -> Point:
@@ -257,7 +274,11 @@ def point(m: Moments, settings: Settings) -> Point:
     w_nc, w_sf = m.necessity, m.sufficiency
     pn, ps = necessity(w_nc, m.p_unchanged), sufficiency(w_sf, m.p_changed)
     p_ab, p_nab = event_probability(w_nc), event_probability(w_sf)
-    return Point(combine(pn, p_ab, ps, p_nab, settings.prior), pn, ps, p_ab, p_nab)
+    changes, holds = (
+        ((near * often).sum(-1) / near.sum(-1)).nan_to_num()
+        for near, often in ((m.near_subset, m.p_changed), (m.near_rest, m.p_unchanged))
+    )
+    return Point(combine(pn, p_ab, ps, p_nab, settings.prior), pn, ps, p_ab, p_nab, changes, holds)
 
 
 def pns_terms(m: Moments, settings: Settings) -> Tensor:

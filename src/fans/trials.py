@@ -4,7 +4,7 @@ All inputs, subsets, samples and perturbations go through the model in batches o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from torch import Tensor
 from fans import draws
 from fans.core import InputError
 from fans.pns import Change, Search, Settings, measure_change, moved, perturb
-from fans.spaces._shared import Distance, DrawnRows, Fixed, Noise, OfSample, Units
+from fans.spaces._shared import Distance, DrawnRows, Fixed, Mixed, Noise, OfSample, Units
 from fans.task import Task
 
 MANY = 64
@@ -32,7 +32,7 @@ class Reference:
         index: `(B, S)` which of the pool are the samples of each input.
         source: `(P,)` the background row each pool sample is, or -1.
         units: the features of each input.
-        missing: `(P, E)` each sample's own baseline, where it has one.
+        missing: `(parts, P, E)` each sample's own baselines, where it has some: one, or those that are mixed.
     """
 
     pool: Tensor
@@ -94,7 +94,7 @@ class Reference:
         if isinstance(task.baseline, Fixed):
             differs = (self.pool != task.baseline.row).all(0)
         elif self.missing is not None:
-            differs = (self.pool != self.missing).all(0)
+            differs = (self.pool != self.missing).flatten(0, 1).all(0)
         else:
             differs = torch.zeros(self.pool.shape[1], dtype=torch.bool)
         elements = differs.double().expand(len(units.of_element), 1, -1)
@@ -123,8 +123,13 @@ def draw_features(
 
 
 def own_baselines(task: Task, rows: Tensor) -> Tensor | None:
-    """Return the baseline of each sample `(n, E)`, where it depends on the sample."""
-    return task.baseline.function(rows) if isinstance(task.baseline, OfSample) else None
+    """Return the baselines of each sample `(parts, n, E)`, where they depend on the sample."""
+    match task.baseline:
+        case OfSample(function):
+            return function(rows)[None]
+        case Mixed(functions):
+            return torch.stack([function(rows) for function in functions])
+    return None
 
 
 def background_sample(task: Task, seed: int, n: int | None) -> Tensor:
@@ -224,7 +229,8 @@ def baselines(task: Task, pool: Reference, keys: Tensor, place: Tensor, origin: 
             return draws.noise(keys, place, task.space.n_elements, low, high).to(pool.pool.dtype)
         case _:
             assert pool.missing is not None
-            return pool.missing.index_select(0, origin)
+            n_parts = len(pool.missing)
+            return pool.missing[0].index_select(0, origin) if n_parts == 1 else pool.missing[place % n_parts, origin]
 
 
 def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Tensor:
@@ -334,8 +340,9 @@ class Block:
         target: `(B,)` explained class.
         ids: names that key the draws.
         radius, tolerance: `(B,)` b and c.
-        search: what to try for b and c, if they are only where a search starts.
+        search: what to try for b and c, if they are only where a search starts (`fans.pns` alone).
         seed: of the draws.
+        graded: whether a solver may count changes by their size, the user having set no tolerance.
     """
 
     pool: Reference
@@ -346,11 +353,18 @@ class Block:
     tolerance: Tensor
     search: Search | None
     seed: int
+    graded: bool = False
 
     @property
     def own(self) -> Tensor:
         """Where each input `(B, 1)` is in the pool: it is among its own samples, at distance 0."""
         return self.pool.index.gather(1, self.distances.sum(2).argmin(1, keepdim=True))
+
+    def nearest(self, n: int) -> "Block":
+        """Return the block with the `n` nearest samples of each input."""
+        place = self.distances.sum(2).argsort(dim=1, stable=True)[:, :n]
+        distances = self.distances.gather(1, place[..., None].expand(-1, -1, self.distances.shape[2]))
+        return replace(self, pool=replace(self.pool, index=self.pool.index.gather(1, place)), distances=distances)
 
     def keys(self, stage: str) -> Tensor:
         """Return the key `(B,)` of each input's own stream of draws in a stage."""
@@ -381,10 +395,14 @@ def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: 
         factual = interventional = (on_subset.share, on_rest.share)
     else:
         n_kept = settings.n_perturb if settings.estimator == "weighted" else settings.n_factual
-        k = max(settings.n_factual, n_kept)
+        # The joint PNS weighs with the same perturbations that it counts.
+        n_factual = n_kept if settings.joint else settings.n_factual
+        k = max(n_factual, n_kept)
+        if settings.phi == 1 and not task.baseline.drawn:  # all perturbations of a sample are the same
+            k = n_factual = n_kept = 1
         both = perturbed_changes(task, block.pool, sides[0].join(sides[1]), k, settings.phi, settings.change)
         on_subset, on_rest = both.halves()
-        factual = (_first(k, settings.n_factual, len(owner)),) * 2
+        factual = (_first(k, n_factual, len(owner)),) * 2
         interventional = (_first(k, n_kept, len(owner)),) * 2
     return Trials(
         pool=block.pool,

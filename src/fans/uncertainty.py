@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fans.pns import KERNELS, Moments, Settings
+from fans.pns import Moments, Settings
 from fans.spaces._shared import DrawnRows
 from fans.task import Task
 from fans.trials import Trials, baseline_rows, subset_size, subset_sum
@@ -50,17 +50,19 @@ def _estimates_from(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Write PNS, PN and PS as differentiable functions of the leaves."""
     near = [m.near_subset, m.near_rest]
+    chosen = [trials.subset | trials.rest] * 2 if settings.joint else [trials.subset, trials.rest]
     if settings.kernel == "gaussian" and settings.distance == "rms":
         # k_b depends on each feature's scale: d log k / d log var_f is the feature's share of d^2 / 2 b^2.
         sizes = trials.pool.units.sizes_of(trials.owner)
-        for side, chosen in enumerate((trials.subset, trials.rest)):
-            size = subset_size(chosen, sizes)
-            tilt = subset_sum(trials.distances, chosen * leaves["log_scale"])
+        for side, features in enumerate(chosen):
+            size = subset_size(features, sizes)
+            tilt = subset_sum(trials.distances, features * leaves["log_scale"])
             near[side] = near[side] * torch.exp(tilt / (2 * size * radius**2)[:, None])
     w_nc = leaves["weight"] * near[0] * (1 - leaves["unchanged_subset"])
     w_sf = leaves["weight"] * near[1] * leaves["unchanged_rest"]
     hits_nc, hits_sf = (w_nc * leaves["p_unchanged"]).sum(1), (w_sf * leaves["p_changed"]).sum(1)
-    pns = settings.prior * (hits_nc + hits_sf) / leaves["weight"].sum(1)
+    total = (leaves["weight"] * near[0] if settings.joint else leaves["weight"]).sum(1)
+    pns = settings.prior * (hits_nc + hits_sf) / total.clamp(min=1e-300)
     return pns, hits_nc / w_nc.sum(1).clamp(min=1e-300), hits_sf / w_sf.sum(1).clamp(min=1e-300)
 
 
@@ -83,7 +85,6 @@ class _Side:
 
 def _sides(task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: Settings) -> list[_Side]:
     """Return the excesses of perturbing the subset, and the rest."""
-    kernel = KERNELS[settings.kernel]
     c = tolerance[:, None, None]
     sides = (
         (trials.on_subset, trials.jobs_subset, "unchanged_subset", "p_changed"),
@@ -95,7 +96,7 @@ def _sides(task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: 
     ):
         moved = (changes.change > c).double()
         counted = moved if hard == "p_changed" else 1 - moved
-        excess_soft = factual[:, None] * (kernel(changes.change**2, c) - getattr(m, soft)[..., None])
+        excess_soft = factual[:, None] * (settings.unchanged(changes.change, c) - getattr(m, soft)[..., None])
         excess_hard = interventional[:, None] * (counted - getattr(m, hard)[..., None])
         rows = None
         if isinstance(task.baseline, DrawnRows):

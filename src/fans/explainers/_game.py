@@ -103,8 +103,12 @@ def _samples(block: Block, subset: Tensor, settings: Settings, without: Without)
     """
     n_pairs, n_samples = subset.shape[1], block.pool.index.shape[1]
     u = draws.uniform(block.keys("game/sample")[:, None], torch.arange(n_pairs))
+    half = torch.full_like(u, 0.5)
     if without == "SR":  # no sampling by closeness: every sample counts alike
-        return (u * n_samples).long(), torch.ones_like(u), torch.full_like(u, 0.5)
+        return (u * n_samples).long(), torch.ones_like(u), half
+    if settings.joint:
+        cumulative = _closeness(block, settings).cumsum(1)
+        return torch.searchsorted(cumulative, u * cumulative[:, -1:]).clamp(max=n_samples - 1), torch.ones_like(u), half
     places, means, shares = [], [], []
     for i in range(len(subset)):
         on_subset, on_rest = _pair_closeness(block, i, subset[i], settings)
@@ -116,6 +120,14 @@ def _samples(block: Block, subset: Tensor, settings: Settings, without: Without)
         part, whole = (side.gather(1, places[-1][:, None])[:, 0] for side in (on_subset, near))
         shares.append((part / (2 * whole)).nan_to_num(0.5).double())
     return torch.stack(places), torch.stack(means), torch.stack(shares)
+
+
+def _closeness(block: Block, settings: Settings) -> Tensor:
+    """Return `k_b` of the distance on all features of every sample of each input, `(B, S)`."""
+    units = block.pool.units
+    everything = units.present.expand(len(block.distances), -1)
+    squared = subset_distance(block.distances, everything, units.size, settings.distance)
+    return KERNELS[settings.kernel](squared, block.radius[:, None]).double()
 
 
 def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -138,17 +150,20 @@ def _pair_closeness(block: Block, i: int, subset: Tensor, settings: Settings) ->
 def _changed(change: Tensor, block: Block) -> Tensor:
     """Say how much each change `(B, N)` counts as one.
 
-    0 or 1 by the tolerance; or, where that is searched for, its mean over tolerances just below each change that
-    exceeds the least the search tries: the share of those changes that are no larger.
+    0 or 1 by a tolerance that the user gave; else its mean over all tolerances just below each change that is worth
+    looking at, a fiftieth of the largest or more: the share of those changes that are no larger.
     """
-    if not block.search:
+    if not block.graded:
         return (change > block.tolerance[:, None]).double()
-    least = block.search.tolerance_grid(block.tolerance, change.amax(1)).amin(1, keepdim=True)
-    real = change > least
+    real = change > LEAST * change.amax(1, keepdim=True)
     # The same image twice is a tie, though a module may round it otherwise in another batch.
     level = change + 1e-6 * change.amax(1, keepdim=True)
     no_larger = torch.searchsorted(change.sort(1).values, level, right=True) - (~real).sum(1, keepdim=True)
     return torch.where(real, no_larger / real.sum(1, keepdim=True), torch.zeros(())).double()
+
+
+LEAST = 0.02
+"""Smaller parts of the largest change are none."""
 
 
 def fit(observed: Observed, ridge: float) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fans import draws
-from fans.explainers._gradient import integrated_gradients, logits
+from fans.explainers._relaxed import integrated_gradients, logits
 from fans.explainers._shared import Scores
 from fans.task import Task
 from fans.trials import Block

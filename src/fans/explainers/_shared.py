@@ -1,6 +1,5 @@
 """What every attribution method is, and the last step they share: from scores to the best subset."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,8 +8,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from fans import draws
 from fans.core import InputError, Registered, check_whole, is_number
-from fans.estimate import closeness, largest_change, moments
+from fans.estimate import closeness, moments
 from fans.pns import Settings, pns_terms
 from fans.task import Task
 from fans.trials import Block, run_trials
@@ -20,9 +20,6 @@ Without = Literal["SF", "NC", "SR"] | None
 
 Drawn = Literal["blocks", "features"]
 """What is drawn at a time on a fine grid, where the space has blocks."""
-
-FEW = 4
-"""Up to this many features every subset is tried."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +31,14 @@ class Scores:
         se: `(B, F)` its standard error, where the method has one.
         n_rows: `(B,)` model rows spent.
         history: `(B, steps)` what the method maximised at each step, NaN after the last, where it took steps.
+        replicates: `(B, N_REPLICATES, F)` scores from resampled draws, where the method has them.
     """
 
     scores: Tensor
     se: Tensor | None
     n_rows: Tensor
     history: Tensor | None = None
+    replicates: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,24 @@ class Method(Registered):
     label: ClassVar[str]
     modalities: ClassVar[tuple[str, ...]]
     citation: ClassVar[str]
-    looks_around: ClassVar[bool] = False
-    """Whether the scores depend on the input's neighbourhood, not on the input alone."""
     per_element: ClassVar[bool] = False
     """Whether a feature's score is the mean of its elements' and not that of all of them together."""
     per_pixel: ClassVar[bool] = False
     """Whether each channel of a pixel carries the score of the whole pixel."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Settings by name, of the method and of the explainer around it."""
+    efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Settings of the method by effort."""
+
+    @property
+    def looks_around(self) -> bool:
+        """Whether the scores depend on the input's neighbourhood, not on the input alone."""
+        return False
+
+    @classmethod
+    def unit_for(cls, model: Any, settings: Mapping[str, Any]) -> Any:  # noqa: ARG003
+        """Return what a feature of an image is to be if the user does not say; None is the space's own choice."""
+        return None
 
     @abstractmethod
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
@@ -98,33 +107,32 @@ def check_modality(method: Method, task: Task) -> None:
 
 @dataclass(frozen=True)
 class Selection:
-    """How the best subset is chosen.
+    """How the subset is chosen from an order.
 
     Attributes:
-        n_sweep: model rows to spend on each round of subsets, at least one perturbation of each sample and side.
-        refine: rounds of dropping, adding or swapping one feature after the sweep.
-        price: what a feature must add to join the subset, in even shares of the best PNS: 1/F of it, at most a tenth.
-            PNS hardly ever falls when a feature joins (perturbing more changes more, perturbing less of the rest
-            changes less), so its plain maximum is nearly everything; at price 0 that is what you get.
+        n_sweep: model rows to spend on trying sizes.
+        enough: the subset is the smallest whose PNS reaches this share of the highest that any size has.
     """
 
-    n_sweep: int = 2000
-    refine: int = 1
-    price: float = 1.0
+    n_sweep: int = 1000
+    enough: float = 0.9
 
     def __post_init__(self) -> None:
-        for name, least in (("n_sweep", 1), ("refine", 0)):
-            check_whole(name, getattr(self, name), least)
-        if not is_number(self.price) or not 0 <= self.price < math.inf:
-            raise InputError(f"Expected `price` of at least 0, got {self.price!r}")
+        check_whole("n_sweep", self.n_sweep, 1)
+        if not is_number(self.enough) or not 0 < self.enough <= 1:
+            raise InputError(f"Expected `enough` above 0 and up to 1, got {self.enough!r}")
+
+
+NOTHING = 0.05
+"""Where no size has a higher PNS than this, nothing changes the prediction: the subset is empty."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The winning subset `(B, F)` of each input, its tolerance `(B,)` and model rows spent `(B,)`."""
+    """The chosen subset `(B, F)`, how often resampling chooses each feature `(B, F)`, and model rows spent `(B,)`."""
 
     subset: Tensor
-    tolerance: Tensor
+    stability: Tensor
     n_rows: Tensor
 
 
@@ -134,115 +142,65 @@ def sizes(n_features: int) -> list[int]:
     return sorted({k for k in (*doublings, *(3 * d for d in doublings)) if k < n_features} | {n_features})
 
 
-def best_subset(task: Task, block: Block, scores: Tensor, settings: Settings, selection: Selection) -> Chosen:
-    """Sweep the top-k subsets, refine the best one, and return the one with the highest PNS net of its price.
+def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
+    """Return the smallest subset along the order of the scores that does it: nearly as much PNS as any size has.
 
-    All subsets of an input are tried on the same draws, so that their differences are sharp; the winner must be
-    estimated again on fresh ones.
+    All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
+    estimated again on fresh ones. A feature that scores nothing never joins. Resampling the reference samples, and
+    the rows behind the scores where the method kept such replicates, tells how steady the choice is.
     """
-    n_inputs, n_features = scores.shape
     present = block.pool.units.present
-    rank = scores.masked_fill(~present, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
-    each = torch.arange(n_inputs)
-    few = n_features <= FEW
-    candidates = _all_subsets(n_features).expand(n_inputs, -1, -1) if few else _top(rank)
-    quick = _economical(task, block, candidates.shape[1], settings, selection.n_sweep)
-    tried = _try(task, block, candidates & present[:, None], quick)
-    for _ in range(0 if few else selection.refine):
-        best = tried.pick(selection.price)
-        near = _neighbours(tried.candidates[each, best], rank) & present[:, None]
-        tried = tried.join(_try(task, block, near, quick))
-    best = tried.pick(selection.price)
-    return Chosen(tried.candidates[each, best], tried.tolerance[each, best], tried.n_rows)
+    rank = _ranks(scored.scores, present)
+    tried = sizes(task.space.n_features)
+    few, quick = _economical(block, len(tried), settings, selection.n_sweep)
+    candidates = torch.stack([rank < k for k in tried], 1) & present[:, None]
+    trials = run_trials(task, few, candidates, "sweep", quick)
+    n_tried = len(tried)
+    near = closeness(trials, few.radius.repeat_interleave(n_tried), quick)
+    found = moments(near, trials, few.tolerance.repeat_interleave(n_tried), quick)
+    terms = pns_terms(found, quick).view(len(rank), n_tried, -1)
+    useful = (scored.scores > 0) & present
+    n_chosen = _size(terms.mean(2), tried, useful.sum(1), selection.enough)
+    counts = _counts(few, terms.shape[2])
+    again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
+    resized = torch.stack([_size(value, tried, useful.sum(1), selection.enough) for value in again.unbind(1)], 1)
+    orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
+    members = [_ranks(scores, present) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
+    stability = torch.stack([m & present for m in members]).double().mean(0)
+    spent = trials.n_rows.view(len(rank), n_tried).sum(1)
+    return Chosen((rank < n_chosen[:, None]) & present, stability, spent)
 
 
-def _economical(task: Task, block: Block, n_subsets: int, settings: Settings, n_rows: int) -> Settings:
-    """Return the settings to try subsets with: enumeration if affordable, else as many draws as the rows allow."""
-    n_features, n_samples = task.space.n_features, block.pool.index.shape[1]
-    if not task.baseline.drawn and n_samples * n_subsets * 2**n_features <= 2 * n_rows:
-        return replace(settings, estimator="exact")
-    k = max(1, n_rows // (2 * n_samples * n_subsets))
-    return replace(settings, estimator="weighted", n_factual=k, n_perturb=k)
+N_REPLICATES = 10
+"""Resampled choices behind a feature's stability."""
 
 
-def _all_subsets(n_features: int) -> Tensor:
-    """Return every subset but the empty one, `(2^F - 1, F)`."""
-    return (torch.arange(1, 2**n_features)[:, None] >> torch.arange(n_features) & 1).bool()
+def _ranks(scores: Tensor, present: Tensor) -> Tensor:
+    """Return the place of each feature `(B, F)` from the highest score on; absent ones come last."""
+    return scores.masked_fill(~present, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
 
 
-def _top(rank: Tensor) -> Tensor:
-    """Return the top-k subsets for every size tried, `(B, J, F)`."""
-    return torch.stack([rank < k for k in sizes(rank.shape[1])], 1)
+def _size(value: Tensor, tried: list[int], most: Tensor, enough: float) -> Tensor:
+    """Return for each input `(B,)` the smallest size whose PNS `(B, J)` is enough; 0 where there is nothing to gain."""
+    best = value.amax(1, keepdim=True)
+    first = (value >= enough * best).double().argmax(1)
+    size = torch.minimum(torch.tensor(tried)[first], most)
+    return torch.where(best[:, 0] > NOTHING, size, 0)
 
 
-def _neighbours(subset: Tensor, rank: Tensor, reach: int = 2) -> Tensor:
-    """Return subsets one step away `(B, J, F)`: without one of their last members, or with one of the next ranks."""
-    n_features = subset.shape[1]
-    far = torch.where(subset, rank, torch.full_like(rank, -1))
-    near = torch.where(subset, torch.full_like(rank, n_features), rank)
-    last = far.topk(min(reach, n_features), 1).indices  # members, the least important first
-    following = near.topk(min(reach, n_features), 1, largest=False).indices
-    out = []
-    for column, value in [(c, False) for c in last.unbind(1)] + [(c, True) for c in following.unbind(1)]:
-        out.append(subset.scatter(1, column[:, None], value))
-    for drop, add in zip(last.unbind(1), following.unbind(1), strict=True):
-        out.append(subset.scatter(1, drop[:, None], False).scatter(1, add[:, None], True))
-    return torch.stack(out, 1)
+def _counts(block: Block, n_samples: int) -> Tensor:
+    """Return how often each sample counts in each resampling, `(B, N_REPLICATES, S)`: drawn with replacement."""
+    keys = block.keys("sweep/resampled")
+    drawn = draws.integers(keys[:, None], torch.arange(N_REPLICATES * n_samples), n_samples)
+    drawn = drawn.view(-1, N_REPLICATES, n_samples)
+    counts = torch.zeros(drawn.shape, dtype=torch.float64)
+    return counts.scatter_add_(2, drawn, torch.ones((), dtype=torch.float64).expand(drawn.shape))
 
 
-@dataclass(frozen=True)
-class Tried:
-    """Subsets tried on common draws.
-
-    Attributes:
-        candidates: `(B, J, F)`.
-        terms: `(B, J, S)` what each sample adds to PNS.
-        tolerance: `(B, J)` used for each.
-        n_rows: `(B,)`.
-    """
-
-    candidates: Tensor
-    terms: Tensor
-    tolerance: Tensor
-    n_rows: Tensor
-
-    def join(self, other: "Tried") -> "Tried":
-        """Put two lists of subsets together."""
-        return Tried(
-            torch.cat([self.candidates, other.candidates], 1),
-            torch.cat([self.terms, other.terms], 1),
-            torch.cat([self.tolerance, other.tolerance], 1),
-            self.n_rows + other.n_rows,
-        )
-
-    def pick(self, price: float) -> Tensor:
-        """Return for each input `(B,)` the place of the subset with the highest PNS net of its price."""
-        size = self.candidates.sum(2)
-        value = self.terms.mean(2)
-        fee = price * value.amax(1, keepdim=True) * size * min(0.1, 1 / self.candidates.shape[2])
-        # Nothing to gain anywhere: the smallest. An empty subset never wins.
-        return (value - fee - 1e-9 * size).masked_fill(size == 0, -torch.inf).argmax(1)
-
-
-def _try(task: Task, block: Block, candidates: Tensor, settings: Settings) -> Tried:
-    """Run the sweep's trials and keep each subset's terms at its best tolerance."""
-    n_inputs, n_subsets, _ = candidates.shape
-    trials = run_trials(task, block, candidates, "sweep", settings)
-    near = closeness(trials, block.radius.repeat_interleave(n_subsets), settings)
-    tolerance = block.tolerance.repeat_interleave(n_subsets)
-    grid = tolerance[:, None]
-    if block.search:  # one grid an input, whatever the subset
-        largest = largest_change(trials).view(n_inputs, n_subsets).amax(1)
-        grid = block.search.tolerance_grid(tolerance, largest.repeat_interleave(n_subsets))
-    best = torch.full((len(tolerance), trials.pool.index.shape[1]), -1.0, dtype=torch.float64)
-    for c in grid.unbind(1):
-        terms = pns_terms(moments(near, trials, c, settings), settings)
-        better = terms.mean(1) > best.mean(1)
-        best = torch.where(better[:, None], terms, best)
-        tolerance = torch.where(better, c, tolerance)
-    return Tried(
-        candidates,
-        best.view(n_inputs, n_subsets, -1),
-        tolerance.view(n_inputs, n_subsets),
-        trials.n_rows.view(n_inputs, n_subsets).sum(1),
-    )
+def _economical(block: Block, n_tried: int, settings: Settings, n_rows: int) -> tuple[Block, Settings]:
+    """Return the samples and settings to try sizes with: as many draws as the rows allow, else the nearest samples."""
+    n_samples = block.pool.index.shape[1]
+    k = max(1, n_rows // (2 * n_samples * n_tried))
+    if 2 * n_samples * n_tried > n_rows:
+        block = block.nearest(max(1, n_rows // (2 * n_tried)))
+    return block, replace(settings, estimator="weighted", n_factual=k, n_perturb=k)

@@ -138,6 +138,15 @@ class OfSample(Baseline):
     function: Callable[[Tensor], Tensor]
 
 
+@dataclass(frozen=True)
+class Mixed(Baseline):
+    """Several functions of the sample, each perturbation taking the next one."""
+
+    drawn: ClassVar[bool] = True
+
+    functions: tuple[Callable[[Tensor], Tensor], ...]
+
+
 class DrawnRows(Baseline):
     """A row of the background."""
 
@@ -166,15 +175,13 @@ class FittedSpace(ABC):
         shape: of one input.
         scale: `(E,)` the background's standard deviation of each element (1 where constant or categorical).
         swap_rate: share of its features that a local copy of an input has from elsewhere.
-        phi: probability that a feature under test is hit, if the user of an `Explainer` does not say.
-        climbs: whether a gradient was measured to order its features better than random subsets do.
+        n_background: background rows among an input's reference samples, if the user of an `Explainer` does not say.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
     """
 
     modality: ClassVar[Modality]
     swap_rate: ClassVar[float] = 0.1
-    phi: ClassVar[float] = 0.5
-    climbs: ClassVar[bool] = False
+    n_background: ClassVar[int] = 50
     has_background: ClassVar[bool] = True
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
@@ -282,6 +289,10 @@ class FittedSpace(ABC):
     def blocks(self) -> Blocks | None:
         """Return how to put features into blocks, where they form a grid too fine to tell each apart."""
         return None
+
+    def smooth(self, of_features: Tensor) -> Tensor:
+        """Return values of features `(n, F)` smoothed over neighbours, where they form a fine grid."""
+        return of_features
 
     @abstractmethod
     def baseline(self, value: Any, background: Tensor) -> Baseline:

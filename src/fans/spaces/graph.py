@@ -90,6 +90,7 @@ class _FittedGraph(FittedSpace):
 
     has_background: ClassVar[bool] = False
     swap_rate: ClassVar[float] = 0.3
+    n_background: ClassVar[int] = 0
     unit: ClassVar[str]
     baselines: ClassVar[tuple[str, ...]]
 
@@ -370,7 +371,6 @@ class FittedEdges(_FittedGraph):
     """The edges of one graph's nodes, or of graphs."""
 
     modality: ClassVar[Modality] = "graph"
-    climbs: ClassVar[bool] = True
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
 

@@ -1,8 +1,9 @@
 """Images: pixels, patches or superpixels, of any size and number of channels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from fans.spaces._shared import (
     FeatureSpace,
     FittedSpace,
     Fixed,
+    Mixed,
     Noise,
     OfSample,
     Units,
@@ -25,11 +27,14 @@ from fans.spaces._shared import (
 )
 from fans.superpixels import n_seeds, superpixels
 
-Unit = Literal["superpixel", "patch", "pixel"]
+Unit = Literal["superpixel", "patch", "pixel", "cell"]
 Channels = Literal["first", "last", "none"]
 
 _MOST_APART = 100
 """More patches than this are drawn in blocks."""
+
+_CELLS = 32
+"""Cells that span the longer side of an image at most."""
 
 _STEP = 16
 """Reference samples whose distances are computed at a time."""
@@ -40,8 +45,10 @@ class Image(FeatureSpace):
     """The regions of an image.
 
     Args:
-        unit: what a feature is: a `"patch"`, a `"superpixel"` (SLIC, its own in every image) or a `"pixel"`. All
-            channels of a pixel belong together. None: superpixels if you say how many or how compact, else patches.
+        unit: what a feature is: a `"patch"`, a `"superpixel"` (SLIC, its own in every image), a `"pixel"` or a
+            `"cell"`, the smallest patch of which 32 span the longer side: a pixel of small images. All channels of a
+            pixel belong together. None: superpixels if you say how many or how compact, else patches; FANS's chain
+            takes cells.
         n_segments: superpixels wanted, 64 by default; the grid that seeds them comes near it.
         compactness: how much closeness in the plane counts against closeness in colour, 0.3 by default.
         patch: side of a patch in pixels, by default a sixteenth of the image's longer side; those at the right and
@@ -56,7 +63,7 @@ class Image(FeatureSpace):
         'rows 0-1, columns 2-3'
     """
 
-    baselines: ClassVar[tuple[str, ...]] = ("mean", "uniform", "zero", "blur", "background")
+    baselines: ClassVar[tuple[str, ...]] = ("blank", "mean", "own", "border", "uniform", "zero", "blur", "background")
 
     unit: Unit | None = None
     n_segments: int | None = None
@@ -68,7 +75,7 @@ class Image(FeatureSpace):
 
     def __post_init__(self) -> None:
         if self.unit is not None:
-            choose("`unit`", self.unit, ("patch", "superpixel", "pixel"))
+            choose("`unit`", self.unit, get_args(Unit))
         for name in ("n_segments", "patch"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), 1)
@@ -109,8 +116,7 @@ class FittedImage(FittedSpace):
     modality: ClassVar[Modality] = "image"
     # Chosen by IROF on images that are not reported: docs/benchmarks.md.
     swap_rate: ClassVar[float] = 0.02
-    phi: ClassVar[float] = 0.8
-    climbs: ClassVar[bool] = True
+    n_background: ClassVar[int] = 0  # other images are too far away to count
 
     def __init__(self, image: Image, background: Any) -> None:
         self.image = image
@@ -124,7 +130,8 @@ class FittedImage(FittedSpace):
         self.shape = shape[1:]
         self.channels = self._find_channels(image.channels, shape)
         self._height, self._width = self.shape[1:] if self.channels == "first" else self.shape[:2]
-        self._side = 1 if image.kind == "pixel" else image.patch or -(-max(self._height, self._width) // 16)
+        across = _CELLS if image.kind == "cell" else 16
+        self._side = 1 if image.kind == "pixel" else image.patch or -(-max(self._height, self._width) // across)
         axes = np.arange(self._height * self._width).reshape(self._height, self._width)
         if self.channels != "none":
             axes = np.expand_dims(axes, 0 if self.channels == "first" else -1)
@@ -267,17 +274,23 @@ class FittedImage(FittedSpace):
     def baseline(self, value: Any, background: Tensor) -> Baseline:
         """Return what replaces a missing region.
 
+        `"blank"`: the image's own mean colour, and in every third perturbation the colour of its border, so that an
+        empty background, which the one would fill, does not seem to matter; `"own"` and `"border"`: either alone;
         `"mean"`: the background's mean colour; `"uniform"`: noise over the range of values; `"zero"`; `"blur"`: the
         image itself, blurred; `"background"`: the same region of a background image; or a number or an image.
         """
         if isinstance(value, str):
             name = choose("`baseline`", value, Image.baselines)
-            if name == "background":
-                return DrawnRows()
-            if name == "blur":
-                return OfSample(self._blur)
-            if name == "uniform":
-                return self._noise_baseline()
+            named: dict[str, Callable[[], Baseline]] = {
+                "background": DrawnRows,
+                "blur": lambda: OfSample(self._blur),
+                "own": lambda: OfSample(self._own_colour),
+                "border": lambda: OfSample(self._border_colour),
+                "blank": lambda: Mixed((self._own_colour, self._own_colour, self._border_colour)),
+                "uniform": self._noise_baseline,
+            }
+            if name in named:
+                return named[name]()
             value = 0.0 if name == "zero" else self._mean_colour(background)
         if shape_of(value, "`baseline`") == ():
             if not isinstance(value, Real | np.generic | np.ndarray | Tensor):
@@ -302,6 +315,24 @@ class FittedImage(FittedSpace):
         n_channels = int(self._channel.max()) + 1
         total = torch.zeros(n_channels, dtype=background.dtype).index_add_(0, self._channel, background.mean(0))
         return (total / (self._height * self._width))[self._channel].view(self.shape)
+
+    def _own_colour(self, rows: Tensor) -> Tensor:
+        """Return images of each one's mean colour."""
+        planes = self.planes(rows)
+        return self.rows(planes.mean((2, 3), keepdim=True).expand_as(planes))
+
+    def _border_colour(self, rows: Tensor) -> Tensor:
+        """Return images of the median colour of each one's outermost pixels."""
+        planes = self.planes(rows)
+        edges = [planes[:, :, 0], planes[:, :, -1], planes[..., 0], planes[..., -1]]
+        return self.rows(torch.cat(edges, 2).median(2).values[..., None, None].expand_as(planes))
+
+    def smooth(self, of_features: Tensor) -> Tensor:
+        """Return values of cells blurred by a Gaussian of one cell, where there are many."""
+        if self.blocks() is None:
+            return of_features
+        planes = of_features.view(len(of_features), 1, -(-self._height // self._side), -1)
+        return blurred(planes, 1.0).flatten(1)
 
     def _blur(self, rows: Tensor) -> Tensor:
         """Return the images blurred."""

@@ -1,0 +1,204 @@
+"""The chain: one order of the features whose nested subsets have a high PNS at every size. Needs gradients.
+
+For a share q of the features let `s_q` be those with the highest `theta`. The chain maximises, on average over q,
+
+    changed(perturb s_q) + held(perturb all but s_q),        held = 1 - changed
+
+by gradient ascent on `theta`, one vector an input. Each row of a step takes a size, adds noise to `theta`, selects
+softly `sigmoid((theta - tau) / TEMPERATURE)` with tau such that the mean is q, replaces what is selected (or the
+others) by its baseline, and asks the model. All rows of many inputs are one forward and one backward pass.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fans import draws
+from fans.explainers._shared import Scores, Without
+from fans.task import Task
+from fans.trials import Block, baselines
+
+SMALLEST, LARGEST = 0.02, 0.9
+"""Shares of the features that sizes are spread over."""
+TEMPERATURE = 0.3
+"""Of the soft selection, where a step moves `theta` by at most 1."""
+NOISE = 0.3
+"""Standard deviation of the noise on `theta`: an order must do well with its neighbours' places exchanged."""
+FALL = 0.7
+"""What of "changed" is the fall of the explained class; the rest is how much the whole prediction differs."""
+POWER, LEAK = 2.0, 0.005
+"""From `theta` to scores: positive ones are raised to a power, of negative ones little but their order is left."""
+REPLICATES = 10
+"""Chains of resampled rows that tell how steady the order is."""
+BISECTIONS = 30
+GOLDEN = 0.6180339887498949
+"""Steps shift the sizes by this part of their distance, so that together they cover all."""
+
+
+def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Without) -> Scores:
+    """Find the chain of each input of a block by `n_steps` steps of `n_rows` model rows.
+
+    A score is a feature's share of the most that any perturbation moved the explained output: positive scores add up to
+    that. They keep the chain's order, also among features that speak against the prediction, which score just below 0.
+    """
+    n_inputs, n_features = len(block.target), task.space.n_features
+    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
+    history = torch.zeros(n_inputs, n_steps, dtype=torch.float64)
+    most = torch.zeros(n_inputs, dtype=torch.float64)
+    size = max(1, task.predict.max_batch // n_rows)
+    for some in torch.split(torch.arange(n_inputs), size):
+        for number in range(n_steps):
+            step = Step(task, block, some, theta[some, 0], number, n_rows, without)
+            values, slopes, moved = step.ascend()
+            history[some, number] = values.mean(1)
+            most[some] = torch.maximum(most[some], moved.amax(1))
+            length = 1 - number / n_steps
+            theta[some] += length * _direction(task, slopes, _resampled(block, some, number, n_rows))
+    present = block.pool.units.present.expand(n_inputs, -1)
+    scores = as_scores(theta * present[:, None], most)
+    spent = torch.full((n_inputs,), n_steps * n_rows)
+    return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
+
+
+def as_scores(theta: Tensor, most: Tensor) -> Tensor:
+    """Return scores `(B, R, F)` from chains of that shape: positive ones add up to `most` `(B,)`."""
+    scaled = theta.double() / theta.abs().amax(2, keepdim=True).clamp(min=1e-30)
+    shaped = torch.where(scaled > 0, scaled.clamp(min=0) ** POWER, LEAK * scaled)
+    total = shaped.clamp(min=0).sum(2, keepdim=True)
+    return shaped / torch.where(total > 0, total, 1.0) * most[:, None, None]
+
+
+def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
+    """Return how often each row counts, `(n, 1 + REPLICATES, n_rows)`: once, then as rows drawn with replacement."""
+    keys = block.keys(f"chain/{number}/resampled")[some]
+    drawn = draws.integers(keys[:, None], torch.arange(REPLICATES * n_rows), n_rows).view(-1, REPLICATES, n_rows)
+    counts = torch.zeros(drawn.shape).scatter_add_(2, drawn, torch.ones(()).expand(drawn.shape))
+    return torch.cat([torch.ones(len(some), 1, n_rows), counts], 1)
+
+
+def _direction(task: Task, slopes: Tensor, counts: Tensor) -> Tensor:
+    """Return where to go `(n, R, F)`: the sum of the rows' slopes `(n, rows, F)`, smoothed, its largest entry 1."""
+    total = task.space.smooth((counts @ slopes).flatten(0, 1)).view(*counts.shape[:2], -1)
+    return total / total.abs().amax(2, keepdim=True).clamp(min=1e-30)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The rows of one step for some inputs.
+
+    Attributes:
+        some: `(n,)` which inputs of the block.
+        theta: `(n, F)` their chains so far.
+        number: of the step.
+        n_rows: of each input, half of them perturbing the subset, half the rest.
+        without: an ablation: without `"SF"` only "held" counts, without `"NC"` only "changed", without `"SR"` rows
+            start from any reference sample, however far away, and not from the input.
+    """
+
+    task: Task
+    block: Block
+    some: Tensor
+    theta: Tensor
+    number: int
+    n_rows: int
+    without: Without
+
+    def ascend(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what each row is worth `(n, rows)`, its gradient `(n, rows, F)`, and how far it moved the output."""
+        with torch.enable_grad():
+            noisy = (self.theta[:, None] + self.noise()).flatten(0, 1).requires_grad_()
+            worth, moved = self.worth(noisy)
+            (slopes,) = torch.autograd.grad(worth.sum(), noisy)
+        shape = (len(self.some), self.n_rows)
+        return worth.detach().view(shape), slopes.nan_to_num().view(*shape, -1), moved.detach().view(shape)
+
+    def sizes(self) -> Tensor:
+        """Return the share of the features `(n * rows,)` that each row selects: evenly spread, both sides alike."""
+        n_sizes = self.n_rows // 2
+        place = (torch.arange(n_sizes) + (0.5 + self.number * GOLDEN) % 1) / n_sizes
+        return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
+
+    def noise(self) -> Tensor:
+        """Return noise `(n, rows, F)`: the same on both sides, and of opposite sign in sizes next to each other."""
+        n_sizes, n_features = self.n_rows // 2, self.theta.shape[1]
+        half = -(-n_sizes // 2)
+        keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(half)
+        reach = NOISE * 3**0.5  # of uniform noise with that deviation
+        drawn = draws.noise(keys, torch.arange(half).repeat(len(self.some)), n_features, -reach, reach)
+        pairs = drawn.view(len(self.some), half, 1, n_features) * torch.tensor([[1.0], [-1.0]])
+        one_side = pairs.flatten(1, 2)[:, :n_sizes]
+        return torch.cat([one_side, one_side], 1)
+
+    def worth(self, noisy: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what rows with the chains `noisy` `(n * rows, F)` are worth, and how far they move the output."""
+        task, block, pool = self.task, self.block, self.block.pool
+        owner = self.some.repeat_interleave(self.n_rows)
+        of_rest = torch.arange(self.n_rows).repeat(len(self.some)) >= self.n_rows // 2
+        present = pool.units.present.expand(len(block.target), -1)[owner]
+        selected = select(noisy, present, self.sizes())
+        share = torch.where(of_rest[:, None], 1 - selected, selected)
+        origin = self.origin(owner)
+        place = (torch.arange(self.n_rows // 2) // 2 + self.number * self.n_rows).repeat(2 * len(self.some))
+        missing = baselines(task, pool, block.keys("chain/row")[owner], place, origin)
+        x = pool.pool[origin]
+        rows = torch.lerp(x, missing.expand_as(x), pool.units.spread(share, owner).to(x.dtype))
+        after, before, target = task.predict.differentiable(rows), pool.outputs[origin], block.target[owner]
+        value = changed(after, before, target, _scale(task, target))
+        moved = (after - before).gather(1, target[:, None])[:, 0].abs()
+        counted = {"SF": of_rest, "NC": ~of_rest}.get(self.without or "", torch.ones_like(of_rest))
+        return torch.where(of_rest, 1 - value, value) * counted, moved
+
+    def origin(self, owner: Tensor) -> Tensor:
+        """Return which pool sample each row perturbs: the input itself, or without sampling by closeness any sample."""
+        pool = self.block.pool
+        if self.without != "SR":
+            return self.block.own[owner, 0]
+        keys = self.block.keys(f"chain/{self.number}/sample")[owner]
+        place = torch.arange(self.n_rows // 2).repeat(2 * len(self.some))
+        return pool.index[owner, draws.integers(keys, place, pool.index.shape[1])]
+
+
+def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
+    """Select the highest entries softly: `sigmoid((theta - tau) / TEMPERATURE)` `(m, F)` with a mean of `size` `(m,)`.
+
+    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands.
+    """
+    with torch.no_grad():
+        reach = 20 * TEMPERATURE
+        low = theta.masked_fill(~present, torch.inf).amin(1) - reach
+        high = theta.masked_fill(~present, -torch.inf).amax(1) + reach
+        wanted = size * present.sum(1)
+        for _ in range(BISECTIONS):
+            tau = (low + high) / 2
+            many = (torch.sigmoid((theta - tau[:, None]) / TEMPERATURE) * present).sum(1) > wanted
+            low, high = torch.where(many, tau, low), torch.where(many, high, tau)
+        tau = (low + high) / 2
+        soft = torch.sigmoid((theta - tau[:, None]) / TEMPERATURE)
+        weight = soft * (1 - soft) * present
+        weight = weight / weight.sum(1, keepdim=True).clamp(min=1e-30)
+    follows = (weight * theta).sum(1)
+    return torch.sigmoid((theta - (tau + follows - follows.detach())[:, None]) / TEMPERATURE)
+
+
+def changed(after: Tensor, before: Tensor, target: Tensor, scale: Tensor | None) -> Tensor:
+    """Return how much predictions `(m, C)` differ, `(m,)`: about 0 for not at all, 1 for entirely.
+
+    Of probabilities: the share of the explained class's that is gone, and `1 - exp(-KL)` of all of them. Falls alone
+    would pass over what holds a class down, differences alone would take it for what holds it up. Of other outputs:
+    `1 - exp(-|difference| / scale)`.
+    """
+    p, p0 = (out.gather(1, target[:, None])[:, 0] for out in (after, before))
+    if scale is not None:
+        return 1 - torch.exp(-(p - p0).abs() / scale)
+    fall = (p0 - p) / p0.clamp(min=1e-3)
+    divergence = (before * (before.clamp(min=1e-12).log() - after.clamp(min=1e-12).log())).sum(1)
+    return FALL * fall + (1 - FALL) * (1 - torch.exp(-divergence))
+
+
+def _scale(task: Task, target: Tensor) -> Tensor | None:
+    """Return the standard deviation over the background of the explained outputs `(m,)`; None for probabilities."""
+    if task.predict.kind == "probability":
+        return None
+    spread = task.outputs.std(0, correction=0)
+    return torch.where(spread > 0, spread, 1.0)[target]
