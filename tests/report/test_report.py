@@ -331,6 +331,7 @@ def test_a_subset_of_pixels_is_drawn_as_smooth_regions_of_the_same_area():
     assert not images.region(np.zeros((28, 28), dtype=bool), 12).any()
     assert images.region(np.ones((28, 28), dtype=bool), 12).all()
     assert images.panels(e, 0, 1.0)[2].shape == (336, 336, 3)
+    assert f"{mask.sum()} of 784 pixels, smoothed</figcaption>" in e._repr_html_()
     assert e.sentences[0].startswith(
         f"Keep {percent(mask.mean())} of the image ({mask.sum()} of 784 pixels), and change"
     )

@@ -21,6 +21,7 @@ from fans.report.sentences import (
     legend,
     score_label,
     stability_text,
+    subset_caption,
 )
 from fans.report.tables import Table
 
@@ -227,17 +228,14 @@ def _graphs(e: Explanation, columns: int) -> Any:
 def _graph_panel(axis: Any, drawing: graphs.Drawing, caption: str) -> None:
     """Draw one graph."""
     for line in drawing.lines:
-        colour = CHOSEN if line.chosen else graphs.GREYS[line.share > graphs.NOTABLE]
-        axis.plot(*zip(*line.ends, strict=True), color=colour, lw=line.width, zorder=1 + line.chosen)
+        axis.plot(*zip(*line.ends, strict=True), color=line.colour, lw=line.width, zorder=1 + line.chosen)
     for name, (x, y) in drawing.places.items():
-        marked = name == drawing.explained
         near = name in drawing.named
-        size, fill = (190, OUTLINE) if marked else (150, "white") if near else (84, "white")
+        size, fill = (190, OUTLINE) if name == drawing.explained else (150, "white") if near else (84, "white")
         axis.scatter([x], [y], s=size, color=fill, edgecolors=INK if near else FAINT, lw=0.9 if near else 0.5, zorder=3)
         style = {"fontsize": 5.8 if near else 4.4, "color": INK if near else FAINT}
         axis.annotate(str(name), (x, y), ha="center", va="center", zorder=4, **style)
-    left = f"; {drawing.n_hidden} edges are not shown" if drawing.n_hidden else ""
-    axis.annotate(caption + left, (0, -0.01), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
+    axis.annotate(caption + drawing.left_out, (0, -0.01), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
     axis.margins(0.05)
     axis.set_aspect("equal", adjustable="datalim")
 
@@ -304,7 +302,7 @@ class _Sheet:
 
 def _image_panels(axes: list[Any], e: Explanation, i: int, largest: float) -> None:
     """Draw the three pictures of one input."""
-    labels = ("image", "scores", chosen_count(e, i))
+    labels = ("image", "scores", subset_caption(e, i))
     for axis, label, panel in zip(axes, labels, images.panels(e, i, largest), strict=True):
         axis.imshow(np.clip(panel, 0, 1))
         axis.set(xticks=[], yticks=[])

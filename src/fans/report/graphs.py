@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fans.core import Array, Explanation, extra
+from fans.report.images import CHOSEN
 
 MOST_EDGES = 80
 """Edges shown of a larger graph: the chosen ones, the explained node's own, and the best others that touch these."""
@@ -35,6 +36,11 @@ class Line:
         """How wide to draw it, in points."""
         return 1.8 + 1.8 * self.share if self.chosen else 0.7 + 1.3 * self.share
 
+    @property
+    def colour(self) -> str:
+        """In which colour."""
+        return CHOSEN if self.chosen else GREYS[self.share > NOTABLE]
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -49,6 +55,11 @@ class Drawing:
     explained: int | None
     named: frozenset[int]
     n_hidden: int
+
+    @property
+    def left_out(self) -> str:
+        """What a caption ends with where edges are left out."""
+        return f"; {self.n_hidden:,} edges are not shown" if self.n_hidden else ""
 
 
 def drawing(e: Explanation, i: int) -> Drawing:
@@ -101,7 +112,13 @@ def _laid_out(edges: list[tuple[int, int]], named: set[int]) -> dict[int, Place]
     nodes = sorted(graph)
     where = {node: k for k, node in enumerate(nodes)}
     ends = np.array([(where[u], where[v]) for u, v in graph.edges if u != v], dtype=int).reshape(-1, 2)
-    places = _apart(_settled(_distances(graph, nodes), np.isin(nodes, list(named))), ends)
+    matter = np.isin(nodes, list(named))
+    places = _laid_around(_distances(graph, nodes), matter)
+    for anchor in sorted(named):
+        for part in networkx.connected_components(graph.subgraph(set(graph) - {anchor})):
+            if not part & named:
+                places = _turned(places, where[anchor], [where[node] for node in part], ends, matter)
+    places = _apart(places, ends)
     return {node: (float(x), float(y)) for node, (x, y) in zip(nodes, places, strict=True)}
 
 
@@ -114,22 +131,34 @@ def _distances(graph: Any, nodes: list[int]) -> Array:
     return np.array([[lengths[u].get(v, furthest + 1) for v in nodes] for u in nodes], dtype=float)
 
 
-def _settled(distances: Array, named: Array, rounds: int = 300) -> Array:
-    """Return places as far from each other as wanted (stress majorisation), the named ones most of all, with room."""
-    n = len(distances)
-    if n == 1:
-        return np.zeros((1, 2))
+def _laid_around(distances: Array, named: Array) -> Array:
+    """Return places for all nodes: the named ones first and with more room, the others around them."""
     both = named[:, None] & named
     wanted = distances * np.where(both, 1.6, 1.0)
-    off = 1 - np.eye(n)
-    weights = off * np.where(both, 8.0, 1.0) / (wanted + np.eye(n)) ** 2
+    begun = _scaled(wanted)
+    if named.any():
+        core = wanted[np.ix_(named, named)]
+        begun[named] = _aligned(_settled(core, _scaled(core)), begun[named])
+    return _settled(wanted, begun, np.where(both, 30.0, 1.0))
+
+
+def _settled(wanted: Array, places: Array, importance: float | Array = 1.0, rounds: int = 150) -> Array:
+    """Return places moved until they are as far from each other as wanted (stress majorisation)."""
+    one = np.eye(len(wanted))
+    weights = (1 - one) * importance / (wanted + one) ** 2
     inverse = np.linalg.pinv(np.diag(weights.sum(1)) - weights)
-    places = _scaled(wanted)
     for _ in range(rounds):
         apart = np.linalg.norm(places[:, None] - places, axis=-1)
-        pull = -weights * wanted / np.maximum(apart, 1e-9) * off
+        pull = -weights * wanted / np.maximum(apart, 1e-9)
         places = inverse @ ((pull - np.diag(pull.sum(1))) @ places)
     return places
+
+
+def _aligned(places: Array, to: Array) -> Array:
+    """Return places turned, mirrored and moved to lie as close as they can to others."""
+    left, _, right = np.linalg.svd((places - places.mean(0)).T @ (to - to.mean(0)))
+    out: Array = (places - places.mean(0)) @ left @ right + to.mean(0)
+    return out
 
 
 def _scaled(wanted: Array) -> Array:
@@ -138,8 +167,43 @@ def _scaled(wanted: Array) -> Array:
     centre = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-0.5 * centre @ wanted**2 @ centre)
     turn = np.arange(n) * 2.399963  # the golden angle
-    places: Array = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.1))
-    return places + 0.05 * np.stack([np.cos(turn), np.sin(turn)], 1)
+    places: Array = 0.05 * np.stack([np.cos(turn), np.sin(turn)], 1)
+    places[:, : min(n, 2)] += vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
+    return places
+
+
+def _turned(places: Array, anchor: int, part: list[int], ends: Array, named: Array, n_angles: int = 16) -> Array:
+    """Return the places with a part that hangs on one node turned around it, where it crosses fewer edges so."""
+    fewest, centre = _crossings(places, ends, named), places[anchor]
+    best = places
+    for angle in 2 * np.pi * np.arange(1, n_angles if fewest else 1) / n_angles:
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        tried = places.copy()
+        tried[part] = centre + (places[part] - centre) @ turn.T
+        if (n := _crossings(tried, ends, named) + _crowding(tried, part)) < fewest:
+            fewest, best = n, tried
+    return best
+
+
+def _crowding(places: Array, part: list[int]) -> float:
+    """Return how close a part comes to other nodes, from 0 (an edge's length away) to 1."""
+    others = np.delete(places, part, 0)
+    return max(0.0, 1 - float(np.linalg.norm(places[part][:, None] - others, axis=-1).min()))
+
+
+def _crossings(places: Array, ends: Array, named: Array) -> float:
+    """Return how many edges cross, those between named nodes counted ten times."""
+    start, stop = places[ends[:, 0]], places[ends[:, 1]]
+
+    def side(of: Array) -> Array:  # (edges, edges): which side of each edge a place lies on
+        along, to = (stop - start)[:, None], of - start[:, None]
+        out: Array = np.sign(along[..., 0] * to[..., 1] - along[..., 1] * to[..., 0])
+        return out
+
+    apart = side(start) * side(stop) < 0
+    joined = (ends[:, None, :, None] == ends[None, :, None, :]).any((2, 3))
+    weight = np.where(named[ends].all(1), 10, 1)
+    return float(((apart & apart.T & ~joined) * np.maximum(weight, weight[:, None])).sum()) / 2
 
 
 def _apart(places: Array, ends: Array, rounds: int = 200) -> Array:

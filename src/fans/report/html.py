@@ -20,6 +20,7 @@ from fans.report.sentences import (
     score_label,
     score_text,
     stability_text,
+    subset_caption,
 )
 
 STYLE = f"""
@@ -122,7 +123,7 @@ def _scale(low: float, largest: float) -> str:
 
 def _pictures(e: Explanation, i: int, largest: float) -> str:
     """Return an image, its scores and its subset, each as a PNG within the page."""
-    captions = ("image", "scores", chosen_count(e, i))
+    captions = ("image", "scores", subset_caption(e, i))
     figures = [
         f'<figure><img alt="{escape(f"{e.ids[i]}: {caption}")}" src="{images.data_uri(panel)}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
@@ -131,11 +132,23 @@ def _pictures(e: Explanation, i: int, largest: float) -> str:
     return f"<div class='pictures'>{''.join(figures)}</div>"
 
 
-def _drawn(e: Explanation, i: int, size: int = 560) -> str:
-    """Return a graph as a drawing within the page: the chosen edges in colour, the explained node marked."""
+def _drawn(e: Explanation, i: int) -> str:
+    """Return a graph as a drawing within the page, and what its colours mean."""
     found = graphs.drawing(e, i)
     if not found.places:
         return ""
+    keys = ["blue: in the subset", "wider: higher score"]
+    if found.explained is not None:
+        keys.append("orange: explained node")
+    words = escape(chosen_count(e, i))
+    return (
+        f"<figure>{_svg(found, f'{escape(str(e.ids[i]))}: {words}')}"
+        f"<figcaption>{words}{found.left_out} ({'; '.join(keys)})</figcaption></figure>"
+    )
+
+
+def _svg(found: graphs.Drawing, label: str, size: int = 560) -> str:
+    """Return the drawing: the chosen edges in colour, the explained node marked."""
     across = np.array(list(found.places.values()))
     low, span = across.min(0), np.ptp(across, 0)
     step = (size - 44) / max(float(span.max()), 1e-9)
@@ -148,32 +161,23 @@ def _drawn(e: Explanation, i: int, size: int = 560) -> str:
     parts = []
     for line in found.lines:
         (x, y), (x2, y2) = (at(end) for end in line.ends)
-        colour = images.CHOSEN if line.chosen else graphs.GREYS[line.share > graphs.NOTABLE]
-        width = f"stroke='{colour}' stroke-width='{1.4 * line.width:.1f}'"
+        width = f"stroke='{line.colour}' stroke-width='{1.4 * line.width:.1f}'"
         parts.append(f"<line x1='{x}' y1='{y}' x2='{x2}' y2='{y2}' {width}/>")
     for name, place in found.places.items():
         radius, letters = (12, 10) if name in found.named else (9, 7)
         x, y = at(place)
-        colour = images.OUTLINE if name == found.explained else "white"
-        parts.append(f"<circle cx='{x}' cy='{y}' r='{radius}' fill='{colour}' stroke='{images.INK}'/>")
-        parts.append(
-            f"<text x='{x}' y='{y + letters / 3:.1f}' font-size='{letters}' text-anchor='middle'>{name}</text>"
-        )
-    label = escape(f"{e.ids[i]}: {chosen_count(e, i)}")
-    left = f"; {found.n_hidden} edges are not shown" if found.n_hidden else ""
-    key = "blue: in the subset; wider: higher score" + (
-        "; orange: explained node" if found.explained is not None else ""
-    )
+        fill = images.OUTLINE if name == found.explained else "white"
+        text = f"<text x='{x}' y='{y + letters / 3:.1f}' font-size='{letters}' text-anchor='middle'>{name}</text>"
+        parts.append(f"<circle cx='{x}' cy='{y}' r='{radius}' fill='{fill}' stroke='{images.INK}'/>{text}")
     return (
-        f"<figure><svg role='img' aria-label='{label}' viewBox='0 0 {wide} {tall}' width='{wide}'>{''.join(parts)}"
-        f"</svg><figcaption>{escape(chosen_count(e, i))}{left} ({key})</figcaption></figure>"
+        f"<svg role='img' aria-label='{label}' viewBox='0 0 {wide} {tall}' width='{wide}'>" + "".join(parts) + "</svg>"
     )
 
 
 def _table(e: Explanation, i: int, top: int) -> str:
     """Return a row for each leading feature of one input."""
     order = [int(f) for f in e.ranked(i)[:top]]
-    ends = [abs(float(e.scores[i, f])) + np.nan_to_num(half_width(e, i, f)) for f in order]
+    ends = [abs(np.nan_to_num(e.scores[i, f])) + np.nan_to_num(half_width(e, i, f)) for f in order]
     largest = float(max(ends, default=0.0)) or 1.0
     heads = ("feature", "value", score_label(e), "", "if changed", "chosen in")
     cells = "".join(f"<th>{escape(head)}</th>" for head in heads)

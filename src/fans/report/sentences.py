@@ -118,7 +118,8 @@ def headline(e: Explanation, i: int) -> str:
 
 def legend(e: Explanation) -> str:
     """Return what the words of a headline mean."""
-    stays, moves = _verbs(e, 0) if np.ptp(e.tolerance) == 0 else ("stays within the tolerance", "moves by more")
+    alike = e.change == "label" or np.ptp(e.tolerance) == 0
+    stays, moves = _verbs(e, 0) if alike else ("stays within the tolerance", "moves by more")
     return (
         f"keep: everything else changed, the prediction {stays}; change: only the subset changed, it {moves}; "
         f"both: both at once (PNS), [{percent(e.confidence)} interval]. Shares of trials near the input."
@@ -156,6 +157,12 @@ def chosen_count(e: Explanation, i: int) -> str:
     return f"{one.subset.sum():,} of {n:,} {unit_word(e, n)}"
 
 
+def subset_caption(e: Explanation, i: int) -> str:
+    """Return what stands below the picture of a subset; single pixels are drawn as smooth regions."""
+    drawn = ", smoothed" if unit_word(e, 1) == "pixel" and e.subset[i].any() else ""
+    return chosen_count(e, i) + drawn
+
+
 def score_label(e: Explanation) -> str:
     """Return how a column or an axis of scores is called, e.g. `score, 95 % interval`."""
     return "score" if e.scores_se is None else f"score, {percent(e.confidence)} interval"
@@ -163,8 +170,9 @@ def score_label(e: Explanation) -> str:
 
 def score_text(e: Explanation, i: int, f: int) -> str:
     """Return a score with its interval, where the method has one."""
-    half = half_width(e, i, f)
-    score = e.scores[i, f]
+    half, score = half_width(e, i, f), float(e.scores[i, f])
+    if math.isnan(score):
+        return "unknown"
     return f"{score:.3f}" if math.isnan(half) else f"{score:.3f} [{score - half:.3f}, {score + half:.3f}]"
 
 
