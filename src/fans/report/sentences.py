@@ -61,7 +61,7 @@ def _claims(e: Explanation, i: int) -> str:
 
 
 def _directions(e: Explanation, i: int, members: Sequence[int]) -> str:
-    """Say what changing the leading members does to the output; of pixels and regions the picture tells."""
+    """Say what changing the leading members does to the output; pixels and regions are too many to tell of."""
     known = [f for f in members if not math.isnan(e.direction[i, f])][:MOST_DIRECTIONS]
     if e.modality == "image" or not known:
         return ""
