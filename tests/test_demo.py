@@ -11,10 +11,10 @@ from fans.models import load
 def test_the_demo(tmp_path, capsys):
     assert cli.main(["demo", "--out", str(tmp_path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "95% interval" in out
-    assert "perturbing everything else leaves it" in out
-    assert "patches (" in out
-    assert "moves P(Ankle boot) by" in out
+    assert "score, 95 % interval" in out
+    assert ", and change everything else:" in out
+    assert "of the image (" in out
+    assert "P(Ankle boot) moves by more than" in out
     assert "of the 6 edges of its house" in out.lower()
     for name in ("table.png", "image.png", "graph.png", "demo.html"):
         assert (tmp_path / name).stat().st_size > 10_000

@@ -141,7 +141,7 @@ def test_a_regressor_and_its_sentence():
     e = fans.Explainer(model, BACKGROUND)(INPUTS[0])
     assert e.chosen_names() == ["x3"]
     assert e.kind == "output"
-    assert "moves the output by more than" in e.sentences[0]
+    assert "the output moves by more than" in e.sentences[0]
 
 
 def test_frames_with_text_keep_their_names():

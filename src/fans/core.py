@@ -159,17 +159,23 @@ class PNS:
         return "\n".join(self._line(i) for i in range(len(self)))
 
     def _line(self, i: int) -> str:
-        text = "  ".join(estimate_texts(self, i, 3))
-        return f"{text}  ({self.notes[i]})" if self.notes[i] else text
+        pns, pn, ps = estimate_texts(self, i, 3)
+        shares = [f"changes {self.changes[i]:.2f}", f"holds {self.holds[i]:.2f}"]
+        used = f"(tolerance {self.tolerance[i]:.3g}, radius {self.radius[i]:.3g})"
+        return "  ".join([pns, *shares, pn, ps, used, *filter(None, [self.notes[i]])])
 
 
 def estimate_texts(e: "PNS | Explanation", i: int, digits: int = 2) -> list[str]:
     """Format PNS, PN and PS of input `i` with their intervals, e.g. `PNS 0.41 [0.38, 0.45]`."""
     values = zip(("PNS", "PN", "PS"), (e.pns[i], e.pn[i], e.ps[i]), e.interval[i], strict=True)
     return [
-        f"{name} undefined" if math.isnan(v) else f"{name} {v:.{digits}f} [{low:.2f}, {high:.2f}]"
+        f"{name} undefined" if math.isnan(v) else f"{name} {v:.{digits}f}{_interval_text(low, high)}"
         for name, v, (low, high) in values
     ]
+
+
+def _interval_text(low: float, high: float) -> str:
+    return "" if math.isnan(low + high) else f" [{low:.2f}, {high:.2f}]"
 
 
 Kind = Literal["probability", "output"]
@@ -392,7 +398,15 @@ class Explanation:
         return "\n".join(self.sentences)
 
     def __repr__(self) -> str:
-        return f"Explanation(method={self.method!r}, inputs={len(self)}, features={len(self.feature_names)})"
+        sizes = f"inputs={len(self)}, features={len(self.feature_names)}, chosen={self._chosen_text()}"
+        return f"Explanation(method={self.method!r}, {sizes})"
+
+    def _chosen_text(self) -> str:
+        """Return how many features the subsets have, e.g. `2` or `0 to 5`."""
+        counts = self.subset.sum(1)
+        if not len(counts) or counts.min() == counts.max():
+            return str(counts.max(initial=0))
+        return f"{counts.min()} to {counts.max()}"
 
     def _repr_html_(self) -> str:
         from fans.report.html import fragment

@@ -8,11 +8,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fans.core import Explanation, InputError, extra, normal_quantile
+from fans.core import Explanation, InputError, extra
 from fans.data import load_graph, load_slice
 from fans.explain import Explainer
 from fans.models import find_checkpoint, load
 from fans.report.html import pages
+from fans.report.sentences import direction_text, score_label, score_text, stability_text
 from fans.spaces import Image
 
 QUICK = {
@@ -132,25 +133,16 @@ def _house(console: Console, node: int = 430) -> tuple[str, Explanation]:
 def _show_features(e: Explanation, i: int, console: Console, top: int = 6) -> None:
     """Print a table of the leading features."""
     table = Table(title=f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.2f}", title_justify="left")
-    for name, side in (
-        ("feature", "left"),
-        ("value", "right"),
-        ("score", "right"),
-        (f"{e.confidence:.0%} interval", "right"),
-    ):
-        table.add_column(name, justify="left" if side == "left" else "right")
-    assert e.scores_se is not None
-    z = normal_quantile(e.confidence)
-    for f in e.ranked(i)[:top]:
-        score, half = e.scores[i, f], z * e.scores_se[i, f]
-        cells = (e.feature_names[f], e.value(i, int(f)), f"{score:.3f}", f"[{score - half:.3f}, {score + half:.3f}]")
-        table.add_row(*cells, style="bold" if e.subset[i, f] else "dim")
+    table.add_column("feature")
+    for name in ("value", score_label(e), "if changed", "chosen in"):
+        table.add_column(name, justify="right")
+    for f in map(int, e.ranked(i)[:top]):
+        words = (score_text(e, i, f), direction_text(e, i, f), stability_text(e, i, f))
+        mark = "✓ " if e.subset[i, f] else "  "
+        table.add_row(mark + e.feature_names[f], e.value(i, f), *words, style="bold" if e.subset[i, f] else "dim")
     console.print(table)
 
 
 def _show_finding(e: Explanation, i: int, console: Console) -> None:
-    """Print the sentence and the PNS."""
-    low, high = e.interval[i, 0]
-    console.print(
-        f"{e.sentences[i].replace('*', '')} PNS {e.pns[i]:.2f}, between {low:.2f} and {high:.2f}.\n", highlight=False
-    )
+    """Print what was found, and the estimates."""
+    console.print(f"{e.sentences[i].replace('*', '')}\n", highlight=False, markup=False)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,64 +17,145 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 import fans
-from fans.report import images
+from fans.report import graphs, images
 from fans.report.html import pages
-from fans.report.sentences import join_names, number, percent
-
-BACKGROUND = np.random.default_rng(0).normal(size=(150, 3))
-
-
-def rule(rows: np.ndarray) -> np.ndarray:
-    p = 1 / (1 + np.exp(-3 * (rows[:, 0] - rows[:, 1])))
-    return np.stack([1 - p, p], axis=1)
+from fans.report.sentences import headline, join_names, number, percent, times
+from tests.report.made import by_pixel, graph_of, house, table
+from tests.report.made import small_images as made
 
 
 @pytest.fixture(scope="module")
 def e() -> fans.Explanation:
-    return fans.Explainer(rule, BACKGROUND)(BACKGROUND[:4])
+    return table()
 
 
 def said(e: fans.Explanation, **changes) -> str:
     """The sentence after some estimates were replaced."""
-    arrays: dict[str, Any] = {k: np.asarray(v) for k, v in changes.items()}
+    arrays: dict[str, Any] = {k: np.asarray(v) if isinstance(v, list) else v for k, v in changes.items()}
     return replace(e[0], **arrays).sentences[0]
 
 
+NAN = [math.nan]
+
+
 def test_the_sentence_carries_the_estimates(e):
-    text = said(e, subset=[[True, True, False]], ps=[0.914], pn=[0.876], tolerance=[0.021], scores=[[2.0, 3.0, 0]])
-    assert text == (
-        f"Perturbing *x2* and *x1* moves P({e.target[0]}) by more than 0.021 in 91 % of trials; "
-        "perturbing everything else leaves it within that in 88 %."
+    assert said(e) == (
+        "Keep *x2* and *x1*, and change everything else: P(benign) stays within 0.1 in 93 % of trials. "
+        "Change only these: P(benign) moves by more than 0.1 in 97 % of trials. Both: 90 %. "
+        "On average changing *x2* raises P(benign) by 0.05 and changing *x1* lowers it by 0.31. "
+        "(PNS 0.90 [0.86, 0.93], PN 0.93, PS 0.97)"
     )
+    assert "Change only *x3*: P(benign)" in said(e, subset=[[False, False, True]])
 
 
-@pytest.mark.parametrize("ps", [0.0, 0.001, 0.5, 0.996, 1.0, math.nan])
-@pytest.mark.parametrize("pn", [0.0, 0.004, 0.5, 0.999, 1.0, math.nan])
-def test_the_sentence_never_contradicts_the_estimates(e, ps, pn):
-    text = said(e, subset=[[True, False, False]], ps=[ps], pn=[pn])
+@pytest.mark.parametrize("holds", [0.0, 0.001, 0.5, 0.996, 1.0, math.nan])
+@pytest.mark.parametrize("changes", [0.0, 0.004, 0.5, 0.999, 1.0, math.nan])
+@pytest.mark.parametrize("chosen", [True, False])
+def test_the_sentence_never_contradicts_the_estimates(e, holds, changes, chosen):
+    text = said(e, subset=[[chosen, False, False]], holds=[holds], changes=[changes], pns=[changes], stability=NAN3)
     shares = [int(n) / 100 for n in re.findall(r"(\d+) %", text)]
-    expected = [p for p in (ps, pn) if not math.isnan(p)]
+    expected = [p for p in ((holds, changes, changes) if chosen else (holds,)) if not math.isnan(p)]
     assert len(shares) == len(expected)
     for share, p in zip(shares, expected, strict=True):
         assert share == pytest.approx(p, abs=0.0101)
         assert (share in (0, 1)) == (p in (0, 1))  # certainty is claimed only where it was found
-    assert ("leaves it" in text) == (not math.isnan(pn))
+    assert ("unknown share" in text) == (len(expected) < (3 if chosen else 1))
 
 
-def test_the_sentence_for_everything_and_for_other_changes(e):
-    assert "only *x" in said(e, subset=[[True, True, True]], ps=[math.nan], pn=[1.0])
-    flipped = replace(e[0], change="label").sentences[0]
-    assert "flips the predicted class" in flipped
-    assert "moves the prediction by" in replace(e[0], change="l2").sentences[0]
-    assert f"lowers {e[0].target_name(0)} by more than" in replace(e[0], change="fall").sentences[0]
-    assert "by more than" not in said(e, tolerance=[0.0])
+NAN3 = [[math.nan] * 3]
+
+
+def test_the_sentence_where_nothing_is_known(e):
+    unknown = dict.fromkeys(("pns", "pn", "ps", "changes", "holds", "tolerance", "radius", "prediction"), NAN)
+    text = said(e, **unknown, direction=NAN3, stability=NAN3, interval=[[[math.nan] * 2] * 3])
+    assert "nan" not in text.lower()
+    assert "On average" not in text
+    assert "resampled" not in text
+
+
+def test_the_sentence_for_nothing_and_everything(e):
+    nothing = [[False] * 3]
+    words = "whatever is changed near this input, it stays within 0.1 in"
+    assert said(e, subset=nothing, holds=[1.0]).startswith(f"Nothing changes P(benign): {words} 100 % of trials. (")
+    assert said(e, subset=nothing, holds=[0.96]).startswith(f"Almost nothing changes P(benign): {words} 96 % of")
+    assert said(e, subset=nothing, holds=[0.6]).startswith(
+        "Nothing stands out: whatever is changed near this input, P("
+    )
+    text = said(e, subset=[[True] * 3])
+    assert text.startswith(
+        "No part of the 3 features stands out. Change *x2*, *x1* and *x3* together: P(benign) moves by more than 0.1 "
+        "in 97 % of trials."
+    )
+
+
+def test_the_sentence_for_other_changes_and_outputs(e):
+    label = said(e, change="label")
+    assert "the predicted class stays the same in 93 %" in label
+    assert "the predicted class changes in 97 %" in label
+    assert "lowers it by 0.31" in label
+    assert "the prediction moves by more than 0.1" in said(e, change="l2")
+    falls = said(e, change="fall")
+    assert "P(benign) falls by at most 0.1 in 93 %" in falls
+    assert "P(benign) falls by more than 0.1 in 97 %" in falls
+    assert "P(benign) stays where it is in 93 %" in said(e, tolerance=[0.0])
+    regressor = said(e, kind="output", target_names=("y",), tolerance=[12.34], direction=[[-1234.0, 0.0, math.nan]])
+    assert "the output stays within 12.3 in 93 %" in regressor
+    assert "changing *x2* barely moves the output and changing *x1* lowers it by 1234." in regressor
+
+
+def test_the_sentence_tells_of_the_least_stable_member(e):
+    assert "resampled" not in said(e, stability=[[1.0, 1.0, 0.3]])
+    text = said(e, stability=[[0.87, 1.0, 0.3]])
+    assert "The least stable, *x1*, is chosen in 9 of 10 resampled runs." in text
+    alone = said(e, stability=[[0.999, 1.0, 0.3]], subset=[[True, False, False]])
+    assert "*x1* is chosen in more than 9 of 10 resampled runs." in alone
+    of_image = replace(made()[0], stability=np.array([[0.5, 0.0, 0.9]])).sentences[0]
+    assert "On average a superpixel of it is chosen in 7 of 10 resampled runs." in of_image
+
+
+def test_the_sentence_of_a_graph_names_five_edges():
+    text = house().sentences[0]
+    assert text.startswith("Keep the edges *31 - 34*, *30 - 34*, ")
+    assert " and 1 more, and change everything else: P(roof) stays" in text
+    assert text.count("changing *") == 3
+
+
+def test_the_estimates_of_a_subset_print_on_one_line():
+    shares = {"pns": 0.412, "pn": 0.88, "ps": math.nan, "p_ab": 0.1, "p_nab": 0.1, "changes": 0.47, "holds": 0.884}
+    arrays: dict[str, Any] = {name: np.array([share]) for name, share in shares.items()}
+    line = fans.PNS(
+        **arrays,
+        se=np.zeros((1, 3)),
+        interval=np.array([[[0.38, 0.45], [0.8, 0.9], [math.nan] * 2]]),
+        ess_nc=np.ones(1),
+        ess_sf=np.ones(1),
+        radius=np.array([0.4234]),
+        tolerance=np.array([0.1]),
+        n_evaluations=5,
+        confidence=0.95,
+        estimator="mean",
+        notes=("a note",),
+    )
+    assert str(line) == (
+        "PNS 0.412 [0.38, 0.45]  changes 0.47  holds 0.88  PN 0.880 [0.80, 0.90]  PS undefined  "
+        "(tolerance 0.1, radius 0.423)  a note"
+    )
+
+
+def test_the_representation_counts_what_was_chosen(e):
+    assert repr(e) == "Explanation(method='fans', inputs=4, features=3, chosen=2)"
+    some = replace(e[:2], subset=np.array([[True, False, False], [True, True, True]]))
+    assert repr(some).endswith("chosen=1 to 3)")
 
 
 def test_small_words():
     assert [percent(p) for p in (0, 0.0001, 0.994, 0.9999, 1)] == ["0 %", "1 %", "99 %", "99 %", "100 %"]
     assert join_names(["a"]) == "*a*"
     assert join_names(list("abcdefgh")) == "*a*, *b*, *c*, *d*, *e* and 3 more"
-    assert [number(v) for v in (0.0213, 0.00002, 3.14159, 12345.6)] == ["0.021", "2.0e-05", "3.1", "12,346"]
+    assert [number(v) for v in (0.0213, 0.00002, 3.14159, 12345.6)] == ["0.0213", "2.0e-05", "3.14", "12,346"]
+    assert [times(p) for p in (0, 0.01, 0.5, 0.94, 0.97, 1)] == [
+        *("0 of 10", "fewer than 1 of 10", "5 of 10", "9 of 10", "more than 9 of 10", "10 of 10"),
+    ]
 
 
 def test_the_page_has_every_input_and_escapes_names(e, tmp_path):
@@ -82,7 +164,13 @@ def test_the_page_has_every_input_and_escapes_names(e, tmp_path):
     assert text.count("<table>") == 4
     assert "&lt;b&gt;" in text
     assert "<b></td>" not in text
-    assert f"PNS {e.pns[0]:.2f}" in text
+    assert "PNS 0.90 [0.86, 0.93], PN 0.93 [0.90, 0.95], PS 0.97 [0.95, 0.99] at 95 % confidence" in text
+    assert "tolerance 0.1, radius 0.42" in text
+    for word, share in (("keep", "93 %"), ("change", "97 %"), ("both", "90 %")):
+        assert text.count(f"<span>{word}</span> <b>{share}</b>") == 4
+    assert "0.300 [0.261, 0.339]" in text
+    assert "▼ 0.31" in text
+    parsed(text)
     assert "src=" not in text
     assert "http" not in text
     assert e[0]._repr_html_().count("<table>") == 1
@@ -104,7 +192,11 @@ def test_the_frame_has_a_row_for_each_input_and_feature(e):
     assert second["score"].tolist() == e.scores[1].tolist()
     assert second["chosen"].tolist() == e.subset[1].tolist()
     assert (second["pns"] == e.pns[1]).all()
-    assert float(second.loc["x1", "value"]) == pytest.approx(BACKGROUND[1, 0], rel=1e-3)
+    assert float(second.loc["x1", "value"]) == pytest.approx(e.inputs[1, 0], rel=1e-3)
+    for name in ("direction", "stability"):
+        assert second[name].tolist() == getattr(e, name)[1].tolist()
+    for name in ("changes", "holds"):
+        assert (second[name] == getattr(e, name)[1]).all()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -122,89 +214,52 @@ def test_the_picture_shows_the_leading_features_and_colours_the_chosen(e, tmp_pa
     panels = [axis for axis in figure.axes if axis.axison]
     assert len(panels) == 4
     labels = [t.get_text().split(" = ")[0] for t in panels[0].get_yticklabels()]
-    assert labels == [e.feature_names[f] for f in e.ranked(0)[:2]]
+    assert labels == ["✓ x2", "✓ x1"]
     widths = [bar.get_width() for bar in panels[0].patches]
     assert widths == pytest.approx([e.scores[0, f] for f in e.ranked(0)[:2]])
-    colours = {bar.get_facecolor() for bar in panels[0].patches}
-    assert len(colours) == len({bool(e.subset[0, f]) for f in e.ranked(0)[:2]})
+    assert panels[0].get_title(loc="left") == "0: P(benign) = 0.9\nkeep 93 %   change 97 %   both 90 % [86, 93]"
+    assert panels[0].get_xlabel() == "score, 95 % interval"
+    whisker = panels[0].collections[0].get_segments()[0]
+    assert whisker[:, 0] == pytest.approx([0.3 - 1.96 * 0.02, 0.3 + 1.96 * 0.02], abs=1e-4)  # as on the page
+    all_three = e.plot(top=3).axes[0]
+    colours = [bar.get_facecolor() for bar in all_three.patches]
+    assert colours[0] == colours[1] != colours[2]
+    assert [t.get_fontweight() for t in all_three.get_yticklabels()] == ["bold", "bold", "normal"]
+    beside = [t.get_text() for t in all_three.child_axes[0].get_yticklabels()]
+    assert beside == ["if changed,  chosen in", "▲ 0.05,  100 %", "▼ 0.31,  100 %", "▼ 0.31,  0 %"]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["✓ in the subset", "not in it"]
+
+
+UNKNOWN = ("direction", "stability", "changes", "holds", "pns", "pn", "ps", "interval", "ess")
+
+
+def without_numbers(e: fans.Explanation) -> fans.Explanation:
+    unknown: dict[str, Any] = {name: np.full_like(getattr(e, name), np.nan) for name in UNKNOWN}
+    return replace(e, scores_se=None, **unknown)
+
+
+def test_pictures_and_pages_where_little_is_known(e, tmp_path):
+    for some in map(without_numbers, (e, made(), house())):
+        some.plot(tmp_path / "e.png")
+        assert not re.search(r"\bnan\b", parsed(some._repr_html_()).text)
+    bare = without_numbers(e)
+    assert not bare.plot().axes[0].child_axes
+    assert bare.plot().axes[0].get_xlabel() == "score"
+    assert headline(bare, 0) == "keep unknown   change unknown   both unknown"
+
+
+def test_pictures_and_pages_of_nothing(e, tmp_path):
+    for some in (e, made(), house()):
+        empty = replace(some, subset=np.zeros_like(some.subset))
+        empty.plot(tmp_path / "e.png")
+        text = parsed(empty._repr_html_()).text
+        assert "nothing chosen: all changed, it holds in 93 %" in text
+        assert "both 9" not in text
 
 
 # Images.
 
-LABELS = np.array([[[0, 0, 1], [0, 2, 1]], [[0, 1, 1], [0, 1, 1]]])
-"""Two images of 2 x 3 pixels: the first has three superpixels, the second two of them."""
-
-SCORES = np.array([[0.3, -0.1, 0.2], [0.5, -1.0, 9.0]])
-SUBSET = np.array([[True, False, True], [False, True, False]])
-
-
-def made(n: int = 2, channels: str = "first", **changes: Any) -> fans.Explanation:
-    """An explanation made up by hand, of `n` images (the two above in turn) with the channels where asked."""
-    which = np.arange(n) % 2
-    plane = np.array([[0.0, 0.1, 0.2], [0.3, 0.4, 1.0]])
-    inputs, elements = np.stack([plane] * n), LABELS[which]
-    if channels != "none":
-        axis = 1 if channels == "first" else 3
-        inputs = np.stack([inputs, inputs / 2, inputs / 4], axis)
-        elements = np.stack([elements] * 3, axis)
-    given: dict[str, Any] = {
-        "scores": SCORES[which],
-        "scores_se": None,
-        "history": None,
-        "subset": SUBSET[which],
-        "pns": np.full(n, 0.25),
-        "pn": np.full(n, 0.74),
-        "ps": np.full(n, 0.61),
-        "interval": np.tile([[0.2, 0.3], [0.7, 0.8], [0.5, 0.7]], (n, 1, 1)),
-        "ess": np.full((n, 2), 20.0),
-        "radius": np.ones(n),
-        "tolerance": np.full(n, 0.12),
-        "target": which,
-        "prediction": np.full(n, 0.9),
-        "ids": tuple(range(n)),
-        "feature_names": ("superpixel 1", "superpixel 2", "superpixel 3"),
-        "target_names": ("Sneaker", "<Bag>"),
-        "method": "fans",
-        "settings": {},
-        "seed": 0,
-        "seconds": 1.0,
-        "evaluations": {},
-        "confidence": 0.95,
-        "kind": "probability",
-        "change": "target",
-        "modality": "image",
-        "inputs": inputs,
-        "elements": elements,
-        "element_names": (),
-        "categories": {},
-        "notes": ("",) * n,
-    }
-    return fans.Explanation(**given | changes)
-
-
 LAYOUTS = pytest.mark.parametrize("channels", ["first", "last", "none"])
-
-
-def edge_set(edges: np.ndarray) -> set[frozenset[tuple[float, float]]]:
-    found = [frozenset(tuple(point) for point in edge) for edge in edges.tolist()]
-    assert len(set(found)) == len(found)
-    return set(found)
-
-
-def edge(x0: float, y0: float, x1: float, y1: float) -> frozenset[tuple[float, float]]:
-    return frozenset({(x0, y0), (x1, y1)})
-
-
-def test_the_outline_is_every_edge_between_in_and_out_and_no_other():
-    # . # .      the upper pixel touches the end of the image, and the lower left one two of its sides
-    # # . .
-    found = edge_set(images.outline(np.array([[False, True, False], [True, False, False]])))
-    assert found == {
-        *(edge(0.5, -0.5, 1.5, -0.5), edge(0.5, 0.5, 1.5, 0.5), edge(0.5, -0.5, 0.5, 0.5), edge(1.5, -0.5, 1.5, 0.5)),
-        *(edge(-0.5, 0.5, 0.5, 0.5), edge(-0.5, 1.5, 0.5, 1.5), edge(-0.5, 0.5, -0.5, 1.5), edge(0.5, 0.5, 0.5, 1.5)),
-    }
-    assert len(images.outline(np.ones((3, 4), dtype=bool))) == 2 * (3 + 4)  # no edge within
-    assert images.outline(np.zeros((3, 4), dtype=bool)).shape == (0, 2, 2)
 
 
 @LAYOUTS
@@ -218,12 +273,8 @@ def test_scores_and_subset_are_shown_at_each_pixel_wherever_the_channels_are(cha
 
 
 def test_channels_are_told_by_the_features_where_the_shape_does_not_tell():
-    one = fans.Explainer(
-        lambda x: x.mean((1, 2, 3)),
-        np.random.default_rng(0).random((20, 3, 4, 3)),
-        space=fans.spaces.Image("patch", patch=2, channels="last"),
-        n_pairs=20,
-    )(np.zeros((3, 4, 3)), progress=False)
+    patches = np.array([[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2]])
+    one = replace(made(1), inputs=np.zeros((1, 3, 4, 3)), elements=patches[..., None].repeat(3, -1))
     assert one.channel_axis == 2
     assert images.pixel_mask(one, 0).shape == (3, 4)
     same = replace(made(), elements=np.zeros((2, 3, 2, 3), dtype=int))
@@ -248,23 +299,41 @@ def test_the_picture_of_images(channels, tmp_path):
     *panels, bar = figure.axes
     assert len(panels) == 2 * 3
     for i in range(2):
-        image, heat, subset = panels[3 * i : 3 * i + 3]
-        assert np.asarray(image.images[0].get_array()).shape == (2, 3, 3)
-        scores = heat.images[-1]
-        assert np.array_equal(scores.get_array(), images.pixel_scores(e, i))
-        assert scores.get_clim() == (-1.0, 1.0)  # not 9: the second image has no third superpixel
-        edges = np.array(subset.collections[0].get_segments())
-        assert edge_set(edges) == edge_set(images.outline(images.pixel_mask(e, i)))
-        title = image.get_title(loc="left")
+        shown = panels[3 * i : 3 * i + 3]
+        expected = images.panels(e, i, 1.0)  # not 9: the second image has no third superpixel
+        for axis, panel in zip(shown, expected, strict=True):
+            assert np.array_equal(axis.images[0].get_array(), np.clip(panel, 0, 1))
         name = ("Sneaker", "<Bag>")[i]
-        assert f"P({name}) = 0.9" in title
-        assert "PNS 0.25 [0.20, 0.30]   PN 0.74 [0.70, 0.80]   PS 0.61 [0.50, 0.70]" in title
+        title = f"{i}: P({name}) = 0.9\nkeep 93 %   change 97 %   both 90 % [86, 93]"
+        assert shown[0].get_title(loc="left") == title
     assert bar.get_ylim() == (-1.0, 1.0)
-    assert [text.get_text() for text in bar.get_yticklabels()] == ["-1", "-0.5", "0", "0.5", "1"]
-    colours = panels[1].images[-1].cmap
-    assert colours(0.5)[:3] == pytest.approx(to_rgb(images.STOPS[2]), abs=0.02)  # 0 in the middle
-    assert np.allclose(
-        colours([0.0, 0.25, 0.75, 1.0])[:, :3], images.coloured(np.array([-1, -0.5, 0.5, 1]), 1), atol=0.02
+    assert [text.get_text() for text in bar.get_yticklabels()] == ["-1", "0", "0.25", "0.5", "0.75", "1"]
+    assert made(scores=np.abs(e.scores)).plot().axes[-1].get_ylim() == (0.0, 1.0)
+
+
+def test_the_colours_of_scores_get_darker_and_stay_faint_below_0():
+    assert images.coloured(np.array(0.0)) == pytest.approx(1)
+    above = images.coloured(np.linspace(0, 1, 50)) @ np.array([0.299, 0.587, 0.114])
+    assert (np.diff(above) < 0).all()
+    assert images.coloured(np.array(-1.0)) @ np.array([0.299, 0.587, 0.114]) > 0.7
+
+
+def test_a_subset_of_pixels_is_drawn_as_smooth_regions_of_the_same_area():
+    draws = np.random.default_rng(0)
+    row, column = np.mgrid[:28, :28]
+    mask = (np.hypot(row - 14, column - 12) < 7) ^ (draws.random((28, 28)) < 0.08)
+    e = by_pixel(draws.random((1, 1, 28, 28)), draws.random((1, 28, 28)), mask[None])
+    assert np.array_equal(e.mask[0, 0], mask)  # what was chosen stays exact
+    drawn = images.region(mask, 12)
+    assert drawn.mean() == pytest.approx(mask.mean(), rel=0.02)
+    steps, drawn_steps = (np.abs(np.diff(some.astype(int))).sum() for some in (mask, drawn))
+    assert drawn_steps < 0.5 * 12 * steps  # the disc alone has a quarter of them
+    assert not images.region(np.zeros((28, 28), dtype=bool), 12).any()
+    assert images.region(np.ones((28, 28), dtype=bool), 12).all()
+    assert images.panels(e, 0, 1.0)[2].shape == (336, 336, 3)
+    assert f"{mask.sum()} of 784 pixels, smoothed</figcaption>" in e._repr_html_()
+    assert e.sentences[0].startswith(
+        f"Keep {percent(mask.mean())} of the image ({mask.sum()} of 784 pixels), and change"
     )
 
 
@@ -291,6 +360,15 @@ class Balanced(HTMLParser):
         self.open: list[str] = []
         self.sources: list[str] = []
         self.alternatives: list[str] = []
+        self.words: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """What a reader sees, aside from pictures."""
+        return re.sub(r"\s+", " ", "".join(self.words))
+
+    def handle_startendtag(self, tag, attrs):
+        pass  # parts of a drawing
 
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
@@ -300,6 +378,10 @@ class Balanced(HTMLParser):
             self.alternatives.append(given["alt"])
         elif tag != "meta":
             self.open.append(tag)
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.words.append(data)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -325,7 +407,7 @@ def test_the_page_of_images_is_valid_and_needs_nothing_else(tmp_path):
     assert "<table>" not in text
     assert "&lt;Bag&gt;" in text
     assert "<Bag>" not in text
-    assert "PNS 0.25 [0.20, 0.30]" in text
+    assert "PNS 0.90 [0.86, 0.93]" in text
     assert len(parsed(made(14)._repr_html_()).sources) == 36
     assert "2 more inputs are not shown" in made(14)._repr_html_()
 
@@ -334,14 +416,12 @@ def test_the_pictures_within_the_page_show_the_pixels():
     e = made()
     sources = parsed(e[0]._repr_html_()).sources
     image, scores, subset = (imread(io.BytesIO(base64.b64decode(s.split(",")[1]))) for s in sources)
-    side = 56  # 168 / 3
+    side = 112  # 336 / 3
     assert image.shape == scores.shape == subset.shape == (2 * side, 3 * side, 3)
     middle = slice(side // 2, None, side)
     assert image[middle, middle] == pytest.approx(images.picture(e, 0), abs=1 / 255)
-    expected = images.coloured(images.pixel_scores(e, 0), 0.3)
-    assert scores[middle, middle] == pytest.approx(
-        0.75 * expected + 0.25 * images.greyed(images.picture(e, 0)), abs=0.01
-    )
+    assert np.abs(np.diff(images.smooth(images.pixel_scores(e, 0), side, 0.5))).max() < 0.01
+    assert scores[side, 5] == pytest.approx(images.scored(image, np.full(image.shape[:2], 1.0))[side, 5], abs=0.05)
     orange = np.all(np.abs(subset - to_rgb(images.OUTLINE)) < 0.01, axis=2)
     inside = images.pixel_mask(e, 0).repeat(side, 0).repeat(side, 1)
     assert not (orange & ~inside).any()
@@ -356,7 +436,7 @@ def test_large_images_are_thinned_out_and_png_files_are_exact():
     assert np.array_equal(np.round(imread(io.BytesIO(images.png(values))) * 255), np.round(values * 255))
     large = np.zeros((1, 600, 40))
     e = replace(made(1, "none"), inputs=large, elements=large.astype(int))
-    assert images.panels(e, 0, 1.0)[0].shape == (300, 20, 3)
+    assert images.panels(e, 0, 1.0)[0].shape == (600, 40, 3)
 
 
 def test_the_page_needs_no_matplotlib():
@@ -364,16 +444,17 @@ def test_the_page_needs_no_matplotlib():
         "import sys\n"
         "for name in ('pandas', 'sklearn', 'matplotlib', 'PIL', 'skimage'):\n"
         "    sys.modules[name] = None\n"
-        "import fans, numpy as np\n"
-        "rows = np.random.default_rng(0).random((30, 1, 8, 8))\n"
-        "e = fans.Explainer(lambda x: x[:, 0, 2:4, 2:4].mean((1, 2)), rows, n_pairs=30)(rows[:2])\n"
+        "import fans\n"
+        "from tests.report.made import small_images\n"
+        "e = small_images()\n"
         "assert e._repr_html_().count('data:image/png') == 6\n"
         "try:\n"
         "    e.plot()\n"
         "except fans.MissingExtra as error:\n"
         "    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
+    command, here = [sys.executable, "-W", "error", "-c", code], Path(__file__).parents[2]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=here)  # noqa: S603
     assert "Expected matplotlib for `plot`" in done.stdout
 
 
@@ -389,18 +470,19 @@ def test_several_explanations_on_one_page(e, tmp_path):
 def test_the_sentence_of_an_image_counts_regions_and_area(channels):
     first, second = made(channels=channels).sentences
     assert first == (  # four of six pixels
-        "Perturbing 2 of 3 superpixels (67 % of the image) moves P(Sneaker) by more than 0.12 in 61 % of trials; "
-        "perturbing everything else leaves it within that in 74 %."
+        "Keep 67 % of the image (2 of 3 superpixels), and change everything else: P(Sneaker) stays within 0.1 in 93 % "
+        "of trials. Change only this part: P(Sneaker) moves by more than 0.1 in 97 % of trials. Both: 90 %. "
+        "(PNS 0.90 [0.86, 0.93], PN 0.93, PS 0.97)"
     )
-    assert second.startswith("Perturbing 1 of 2 superpixels (67 % of the image) moves P(<Bag>)")
+    assert second.startswith("Keep 67 % of the image (1 of 2 superpixels), and change everything else: P(<Bag>) stays")
 
 
 def test_everything_is_what_an_image_has():
     e = made(subset=np.array([[True, True, True], [True, True, False]]))
     for n, text in zip((3, 2), e.sentences, strict=True):
-        assert text == (
-            f"Perturbing {n} of {n} superpixels (100 % of the image) moves {e.target_name(3 - n)} by more than 0.12 in "
-            f"61 % of trials; no part of the {n} superpixels stands out: only all of them together are named."
+        assert text.startswith(
+            f"No part of the {n} superpixels stands out. Change 100 % of the image ({n} of {n} superpixels) together: "
+            f"{e.target_name(3 - n)} moves by more than 0.1 in 97 % of trials."
         )
 
 
@@ -411,9 +493,9 @@ def test_the_regions_have_their_own_words():
         (("row 0, column 0", "b", "c"), "2 of 3 pixels"),
         (("a", "b", "c"), "2 of 3 features"),
     ):
-        assert f"Perturbing {words} (" in replace(e, feature_names=names).sentences[0]
+        assert f"of the image ({words})" in replace(e, feature_names=names).sentences[0]
     alone = replace(e[1], elements=np.zeros_like(e[1].elements), subset=np.array([[True, False, False]]))
-    assert "Perturbing 1 of 1 superpixel (100 %" in alone.sentences[0]
+    assert "No part of the 1 superpixel stands out" in alone.sentences[0]
 
 
 @LAYOUTS
@@ -483,3 +565,65 @@ def test_the_history_is_drawn_as_loss_with_its_mean(tmp_path):
     assert mean.get_xdata().tolist() == [1, 2, 3]
     with pytest.raises(fans.InputError, match="takes steps, got 'fans' without a history"):
         made().plot_history()
+
+
+# Graphs.
+
+
+def near(place: Any, start: Any, end: Any) -> float:
+    """How far a place is from a line."""
+    place, start, along = np.array(place), np.array(start), np.subtract(end, start)
+    share = np.clip((place - start) @ along / (along @ along), 0, 1)
+    return float(np.hypot(*(place - start - share * along)))
+
+
+def test_a_small_graph_is_drawn_whole_with_no_node_on_an_edge_of_others():
+    e = house(20)
+    found = graphs.drawing(e, 0)
+    assert found.n_hidden == 0
+    assert len(found.lines) == e.present.sum() == 43
+    assert found.explained == 24
+    assert found.named == {20, 21, 22, 23, 24}
+    assert sum(line.chosen for line in found.lines) == 6
+    across = np.ptp(np.array(list(found.places.values())), 0).max()
+    apart = [
+        near(place, *line.ends) for place in found.places.values() for line in found.lines if place not in line.ends
+    ]
+    assert np.quantile(apart, 0.01) > 0.01 * across
+    assert min(apart) > 0.004 * across
+    again = graphs.drawing(e, 0)
+    assert again.places == found.places
+
+
+def test_a_large_graph_shows_what_was_chosen_its_node_and_the_best_others():
+    hub = [(0, k) for k in range(1, 31)]
+    chain = [(k, k + 1) for k in range(100, 250)]
+    edges = [*hub, (30, 100), *chain]
+    scores = np.linspace(1, 0, len(edges))
+    subset = np.arange(len(edges)) == len(edges) - 1
+    e = graph_of(edges, scores, subset, node=0)
+    found = graphs.drawing(e, 0)
+    assert len(found.lines) == graphs.MOST_EDGES
+    assert found.n_hidden == len(edges) - graphs.MOST_EDGES
+    assert set(range(31)) | {249, 250} <= set(found.places)
+    assert f"{found.n_hidden} edges are not shown" in e._repr_html_()
+
+
+def test_a_drawing_of_few_edges_or_none(tmp_path):
+    for e in (
+        graph_of([(0, 1)], [0.5], [True]),
+        graph_of([(0, 0), (0, 1)], [0.5, 0.0], [False, False], node=3),
+        graph_of([(-1, -1)], [0.0], [False]),
+        graph_of([(0, 1), (2, 3)], [0.5, math.nan], [True, False]),
+    ):
+        e.plot(tmp_path / "e.png")
+        parsed(e._repr_html_())
+
+
+def test_the_picture_of_a_graph_has_a_legend(tmp_path):
+    figure = house(20).plot(tmp_path / "graph.png")
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert words == ["in the subset", "not in it (wider: higher score)", "explained node"]
+    page = house(20).to_html(tmp_path / "graph.html").read_text()
+    assert page.count("<line ") == 43
+    assert page.count("<circle ") == 25

@@ -2,16 +2,27 @@
 
 import itertools
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from fans.core import Explanation, InputError, estimate_texts, extra, normal_quantile
+from fans.core import Explanation, InputError, extra
 from fans.report import graphs, images
-from fans.report.images import CHOSEN, INK, OPACITY, OUTLINE, STOPS
-from fans.report.sentences import chosen_count
+from fans.report.images import CHOSEN, INK, OUTLINE, STOPS
+from fans.report.sentences import (
+    chosen_count,
+    column_legend,
+    direction_text,
+    half_width,
+    headline,
+    legend,
+    score_label,
+    stability_text,
+    subset_caption,
+)
 from fans.report.tables import Table
 
 OTHER, FAINT = "#b9c4cf", "#51606e"
@@ -116,64 +127,117 @@ def _grid(e: Explanation, columns: int) -> tuple[int, int, int]:
 
 
 def _bars(e: Explanation, top: int, columns: int) -> Any:
-    """Draw the leading features of every input: scores with intervals, the chosen ones in colour."""
+    """Draw the leading features of every input: scores with intervals, directions, the chosen ones marked."""
     shown, rows, columns = _grid(e, columns)
     top = min(top, len(e.feature_names))
-    figure = _figure("`plot`", (4.6 * columns, (0.27 * top + 1.7) * rows))
+    figure = _figure("`plot`", (5.4 * columns, (0.27 * top + 1.45) * rows + 0.85))
+    from matplotlib.patches import Patch
+
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for i, axis in enumerate(axes):
         if i < shown:
             _panel(axis, e, i, top)
         else:
             axis.set_axis_off()
+    handles = [Patch(color=CHOSEN, label="✓ in the subset"), Patch(color=OTHER, label="not in it")]
+    _explained(figure, f"{legend(e)} {column_legend(e)}", handles)
     return figure
 
 
+def _explained(figure: Any, words: str, handles: list[Any]) -> None:
+    """Add what colours mean above everything, and what words mean below."""
+    figure.supxlabel(_wrapped(figure, words), fontsize=7, color=FAINT, x=0.01, ha="left")
+    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False, fontsize=8)
+
+
+def _wrapped(figure: Any, words: str) -> str:
+    """Return words in small print as lines that fit the figure."""
+    return textwrap.fill(words, int(17 * figure.get_figwidth()))
+
+
+def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
+    """Draw one input of a table."""
+    order = [int(f) for f in e.ranked(i)[:top]]
+    colours = [CHOSEN if e.subset[i, f] else OTHER for f in order]
+    places = np.arange(len(order))
+    errors = np.array([half_width(e, i, f) for f in order])
+    whiskers = None if np.isnan(errors).any() else errors
+    axis.barh(
+        places,
+        e.scores[i, order],
+        xerr=whiskers,
+        color=colours,
+        height=0.7,
+        error_kw={"lw": 1, "ecolor": INK, "capsize": 2},
+    )
+    labels = [f"{'✓ ' if e.subset[i, f] else ''}{e.name(i, f)} = {e.value(i, f)}" for f in order]
+    axis.set_yticks(places, [_literal(label) for label in labels], fontsize=7.5, color=INK)
+    for label, f in zip(axis.get_yticklabels(), order, strict=True):
+        label.set_fontweight("bold" if e.subset[i, f] else "normal")
+    axis.set_ylim(len(order) - 0.4, -0.6)
+    axis.axvline(0, color=INK, lw=0.6)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+    axis.tick_params(axis="x", labelsize=7, colors=FAINT)
+    axis.set_xlabel(score_label(e), fontsize=7.5, color=FAINT)
+    axis.set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
+    _columns(axis, e, i, order)
+
+
+def _columns(axis: Any, e: Explanation, i: int, order: Sequence[int]) -> None:
+    """Write the direction and the stability of each feature to the right of its bar, below a heading."""
+    found = {
+        "if changed": [direction_text(e, i, f) for f in order],
+        "chosen in": [stability_text(e, i, f) for f in order],
+    }
+    found = {heading: texts for heading, texts in found.items() if any(texts)}
+    if not found:
+        return
+    labels = [",  ".join(filter(None, texts)) for texts in zip(*found.values(), strict=True)]
+    right = axis.secondary_yaxis("right")
+    right.set_yticks(range(-1, len(order)), [",  ".join(found), *labels], fontsize=7, color=INK)
+    right.get_yticklabels()[0].set_color(FAINT)
+    right.tick_params(length=0)
+    right.spines["right"].set_visible(False)
+    axis.set_ylim(len(order) - 0.4, -1.2)
+
+
 def _graphs(e: Explanation, columns: int) -> Any:
-    """Draw every input as a graph: the chosen edges thick, the explained node marked."""
+    """Draw every input as a graph: the chosen edges in colour, the explained node marked."""
     shown, rows, columns = _grid(e, columns)
-    figure = _figure("`plot`", (4.2 * columns, 4.6 * rows))
+    figure = _figure("`plot`", (5.6 * columns, 5.8 * rows + 0.9))
+    from matplotlib.lines import Line2D
+
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes:
         axis.set_axis_off()
     for i in range(shown):
         _graph_panel(axes[i], graphs.drawing(e, i), chosen_count(e, i))
         axes[i].set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
+    handles = [
+        Line2D([], [], color=CHOSEN, lw=2.6, label="in the subset"),
+        Line2D([], [], color=OTHER, lw=1.2, label="not in it (wider: higher score)"),
+    ]
+    if e.nodes is not None and (e.nodes[:shown] >= 0).any():
+        marker: dict[str, Any] = {"marker": "o", "ms": 8, "mfc": OUTLINE, "mec": INK}
+        handles.append(Line2D([], [], color="none", **marker, label="explained node"))
+    _explained(figure, legend(e), handles)
     return figure
 
 
 def _graph_panel(axis: Any, drawing: graphs.Drawing, caption: str) -> None:
     """Draw one graph."""
     for line in drawing.lines:
-        (x, y), (x2, y2) = line.ends
-        width = 2.6 if line.chosen else 0.5 + 1.2 * line.share
-        axis.plot([x, x2], [y, y2], color=CHOSEN if line.chosen else OTHER, lw=width, zorder=2 if line.chosen else 1)
+        axis.plot(*zip(*line.ends, strict=True), color=line.colour, lw=line.width, zorder=1 + line.chosen)
     for name, (x, y) in drawing.places.items():
-        marked = name == drawing.explained
-        axis.scatter([x], [y], s=150 if marked else 90, color=OUTLINE if marked else "white", edgecolors=INK, zorder=3)
-        axis.annotate(str(name), (x, y), ha="center", va="center", fontsize=5.5, color=INK, zorder=4)
-    left = f"; {drawing.n_hidden} edges are not shown" if drawing.n_hidden else ""
-    axis.annotate(caption + left, (0, -0.02), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
-    axis.margins(0.08)
+        near = name in drawing.named
+        size, fill = (190, OUTLINE) if name == drawing.explained else (150, "white") if near else (84, "white")
+        axis.scatter([x], [y], s=size, color=fill, edgecolors=INK if near else FAINT, lw=0.9 if near else 0.5, zorder=3)
+        style = {"fontsize": 5.8 if near else 4.4, "color": INK if near else FAINT}
+        axis.annotate(str(name), (x, y), ha="center", va="center", zorder=4, **style)
+    axis.annotate(caption + drawing.left_out, (0, -0.01), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
+    axis.margins(0.05)
     axis.set_aspect("equal", adjustable="datalim")
-
-
-def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
-    """Draw one input."""
-    order = e.ranked(i)[:top]
-    scores = e.scores[i, order]
-    errors = None if e.scores_se is None else normal_quantile(e.confidence) * e.scores_se[i, order]
-    colours = [CHOSEN if e.subset[i, f] else OTHER for f in order]
-    places = np.arange(len(order))
-    axis.barh(places, scores, xerr=errors, color=colours, height=0.72, error_kw={"lw": 0.8, "ecolor": FAINT})
-    labels = [_literal(f"{e.name(i, f)} = {e.value(i, int(f))}") for f in order]
-    axis.set_yticks(places, labels, fontsize=7.5, color=INK)
-    axis.invert_yaxis()
-    axis.axvline(0, color=INK, lw=0.6)
-    axis.spines[["top", "right", "left"]].set_visible(False)
-    axis.tick_params(axis="y", length=0)
-    axis.tick_params(axis="x", labelsize=7, colors=FAINT)
-    axis.set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
 
 
 def _literal(text: str) -> str:
@@ -182,48 +246,51 @@ def _literal(text: str) -> str:
 
 
 def _title(e: Explanation, i: int) -> str:
-    pns, pn, ps = estimate_texts(e, i)
-    return f"{_prediction(e, i)}\n{pns}\n{pn}  {ps}"
-
-
-def _prediction(e: Explanation, i: int) -> str:
-    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}"
+    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}\n{headline(e, i)}"
 
 
 def _images(e: Explanation, columns: int) -> Any:
-    """Draw every input as three pictures (itself, its scores, its subset) on one symmetric colour scale."""
+    """Draw every input as three pictures (itself, its scores, its subset) on one colour scale."""
     shown, rows, columns = _grid(e, columns)
     height, width = images.pixel_mask(e, 0).shape
     sheet = _Sheet(height, width, rows, columns)
     figure = _figure("`plot`", sheet.size, layout=None)
+    low, largest = images.lowest_score(e, shown), images.largest_score(e, shown)
+    for i in range(shown):
+        row, column = divmod(i, columns)
+        _image_panels([figure.add_axes(sheet.place(row, column, k)) for k in range(3)], e, i, largest)
+    _colour_bar(figure, figure.add_axes(sheet.place(0, columns, 0, width=0.11)), low, largest)
+    words = {"fontsize": 6.5, "color": FAINT, "va": "bottom"}
+    figure.text(sheet.margin / sheet.size[0], 0.06 / sheet.size[1], _wrapped(figure, legend(e)), **words)
+    return figure
+
+
+def _colour_bar(figure: Any, axis: Any, low: float, largest: float) -> None:
+    """Draw the scale of scores, below 0 only as far as they go."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
-    largest = images.largest_score(e, shown)
-    scale = ScalarMappable(Normalize(-largest, largest), LinearSegmentedColormap.from_list("fans", STOPS))
-    for i in range(shown):
-        row, column = divmod(i, columns)
-        _image_panels([figure.add_axes(sheet.place(row, column, k)) for k in range(3)], e, i, scale)
-    bar = figure.colorbar(scale, cax=figure.add_axes(sheet.place(0, columns, 0, width=0.11)))
-    ticks = largest * np.linspace(-1, 1, 5)
+    colours = LinearSegmentedColormap.from_list("fans", [((at + 1) / 2, colour) for at, colour in STOPS])
+    bar = figure.colorbar(ScalarMappable(Normalize(-largest, largest), colours), cax=axis)
+    axis.set_ylim(low, largest)
+    ticks = [*([low] if low < -0.1 * largest else []), *(largest * np.linspace(0, 1, 5))]
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
-    bar.ax.set_title("score", fontsize=7.5, color=FAINT, loc="left")
-    bar.ax.tick_params(labelsize=7, colors=FAINT, length=2)
+    axis.set_title("score", fontsize=7.5, color=FAINT, loc="left")
+    axis.tick_params(labelsize=7, colors=FAINT, length=2)
     bar.outline.set_visible(False)
-    return figure
 
 
 class _Sheet:
     """Where the pictures of images go, in inches: rows of groups of three, with room for titles and captions."""
 
-    margin, above, below, within, between, bar = 0.12, 0.44, 0.34, 0.1, 0.34, 0.6
+    margin, above, below, within, between, bar, foot = 0.12, 0.44, 0.34, 0.1, 0.34, 0.6, 0.3
 
     def __init__(self, height: int, width: int, rows: int, columns: int) -> None:
-        inch = 1.6 / max(height, width)
+        inch = 1.8 / max(height, width)
         self.tall, self.wide = max(inch * height, 0.5), max(inch * width, 1.35)
         self.group = 3 * self.wide + 2 * self.within
         self.line = self.above + self.tall + self.below
-        self.size = (self.margin + columns * (self.group + self.between) + self.bar, rows * self.line)
+        self.size = (self.margin + columns * (self.group + self.between) + self.bar, rows * self.line + self.foot)
 
     def place(self, row: int, column: int, k: int, width: float | None = None) -> tuple[float, float, float, float]:
         """Return left, bottom, width and height of picture `k` of a group, as shares of the sheet."""
@@ -233,20 +300,12 @@ class _Sheet:
         return left / across, 1 - (top + self.tall) / down, (width or self.wide) / across, self.tall / down
 
 
-def _image_panels(axes: list[Any], e: Explanation, i: int, scale: Any) -> None:
+def _image_panels(axes: list[Any], e: Explanation, i: int, largest: float) -> None:
     """Draw the three pictures of one input."""
-    from matplotlib.collections import LineCollection
-
-    image, mask = images.picture(e, i), images.pixel_mask(e, i)
-    axes[0].imshow(image)
-    axes[1].imshow(images.greyed(image), vmin=0, vmax=1)
-    axes[1].imshow(images.pixel_scores(e, i), norm=scale.norm, cmap=scale.cmap, alpha=OPACITY)
-    axes[2].imshow(images.dimmed(image, mask))
-    edges = LineCollection(list(images.outline(mask)), colors=OUTLINE, linewidths=1.4, capstyle="round", clip_on=False)
-    axes[2].add_collection(edges, autolim=False)
-    for axis, label in zip(axes, ("image", "scores", chosen_count(e, i)), strict=True):
+    labels = ("image", "scores", subset_caption(e, i))
+    for axis, label, panel in zip(axes, labels, images.panels(e, i, largest), strict=True):
+        axis.imshow(np.clip(panel, 0, 1))
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
         axis.set_xlabel(label, fontsize=7.5, color=FAINT, labelpad=3)
-    estimates = "   ".join(estimate_texts(e, i))
-    axes[0].set_title(_literal(f"{_prediction(e, i)}\n{estimates}"), fontsize=8.5, loc="left", color=INK)
+    axes[0].set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)

@@ -25,8 +25,11 @@ def to_frame(e: Explanation) -> "pd.DataFrame":
         "score": e.scores[inputs, features],
         "score_se": se[inputs, features],
         "chosen": e.subset[inputs, features],
+        "direction": e.direction[inputs, features],
+        "stability": e.stability[inputs, features],
     }
-    per_input = {name: getattr(e, name)[inputs] for name in ("target", "prediction", "pns", "pn", "ps")}
+    names = ("target", "prediction", "pns", "pn", "ps", "changes", "holds")
+    per_input = {name: getattr(e, name)[inputs] for name in names}
     return pd.DataFrame(per_feature | per_input)
 
 

@@ -6,25 +6,44 @@ from pathlib import Path
 
 import numpy as np
 
-from fans.core import Explanation, estimate_texts
+from fans.core import Explanation
 from fans.report import graphs, images
-from fans.report.sentences import chosen_count, sentence
+from fans.report.sentences import (
+    chosen_count,
+    column_legend,
+    direction_text,
+    facts,
+    finding,
+    half_width,
+    keep_change_both,
+    legend,
+    score_label,
+    score_text,
+    stability_text,
+    subset_caption,
+)
 
-STYLE = """
+STYLE = f"""
 <style>
-.fans { font: 14px/1.45 system-ui, sans-serif; max-width: 52rem; padding: .2rem .6rem }
-.fans { color: #1c2733; background: #fff }
-.fans table { border-collapse: collapse; margin: .4rem 0 1.2rem }
-.fans td, .fans th { padding: .15rem .7rem; text-align: left }
-.fans th { font-weight: 600; border-bottom: 1px solid #c6cfd8 }
-.fans td.n { text-align: right; font-variant-numeric: tabular-nums }
-.fans tr.in td:first-child { font-weight: 600 } .fans .bar { height: .7rem; border-radius: 2px; background: #b9c4cf }
-.fans h2 { font-size: 1.15rem; margin: 1rem 0 .4rem } .fans .pictures { display: flex; flex-wrap: wrap; gap: .8rem }
-.fans figure { margin: .3rem 0 1.2rem } .fans figcaption { color: #51606e; font-size: 12px; text-align: center }
-.fans img { display: block; max-width: 16rem; image-rendering: pixelated }
-.fans .scale { display: flex; gap: .5rem; align-items: center; color: #51606e; font-size: 12px }
-.fans .scale div { width: 12rem; height: .7rem; border-radius: 2px }
-.fans tr.in .bar { background: #c2571a } .fans .facts { color: #51606e } .fans p { margin: .3rem 0 }
+.fans {{ font: 14px/1.45 system-ui, sans-serif; max-width: 58rem; padding: .2rem .6rem }}
+.fans {{ color: {images.INK}; background: #fff }}
+.fans table {{ border-collapse: collapse; margin: .4rem 0 1.2rem }}
+.fans td, .fans th {{ padding: .15rem .7rem; text-align: left }}
+.fans th {{ font-weight: 600; border-bottom: 1px solid #c6cfd8 }}
+.fans td.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }}
+.fans tr.in td:first-child {{ font-weight: 600 }}
+.fans .bar {{ position: relative; width: 12rem; height: .8rem }}
+.fans .bar div {{ position: absolute; top: 0; height: 100%; border-radius: 2px; background: #b9c4cf }}
+.fans tr.in .bar div {{ background: {images.CHOSEN} }}
+.fans .bar div.whisker, .fans tr.in .bar div.whisker {{ top: 46%; height: 1px; background: {images.INK} }}
+.fans h2 {{ font-size: 1.15rem; margin: 1rem 0 .4rem }} .fans .pictures {{ display: flex; flex-wrap: wrap; gap: .8rem }}
+.fans figure {{ margin: .3rem 0 1.2rem }} .fans figcaption {{ color: #51606e; font-size: 12px; text-align: center }}
+.fans img {{ display: block; width: 15rem; max-width: 100% }}
+.fans .scale {{ display: flex; gap: .5rem; align-items: center; color: #51606e; font-size: 12px }}
+.fans .scale div {{ width: 12rem; height: .7rem; border-radius: 2px }}
+.fans .shares {{ display: flex; flex-wrap: wrap; gap: 1.6rem; margin: .3rem 0 }}
+.fans .shares b {{ font-size: 1.45rem; font-weight: 600 }} .fans .shares span {{ color: #51606e }}
+.fans .facts {{ color: #51606e; font-size: 13px }} .fans p {{ margin: .3rem 0 }}
 </style>
 """
 
@@ -56,9 +75,11 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
     parts = ['<div class="fans">']
     if heading:
         parts.append(f"<h2>{escape(heading)}</h2>")
+    columns = "" if e.modality == "image" else f" {column_legend(e)}"
+    parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>")
     if e.modality == "image":
         largest = images.largest_score(e, shown)
-        parts.append(_scale(largest))
+        parts.append(_scale(images.lowest_score(e, shown), largest))
         bodies = [_pictures(e, i, largest) for i in range(shown)]
     else:
         bodies = [(_drawn(e, i) if e.edges is not None else "") + _table(e, i, top) for i in range(shown)]
@@ -70,25 +91,39 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
 
 def _finding(e: Explanation, i: int) -> str:
     """Return what was found of one input, and how sure it is."""
-    words = _emphasise(escape(sentence(e, i)), e.chosen_names(i))
+    words = _emphasise(escape(finding(e, i)), e.chosen_names(i))
     return (
-        f"<p><b>{escape(str(e.ids[i]))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}. {words}</p>"
-        f"<p class='facts'>{_estimates(e, i)}</p>"
+        f"<p><b>{escape(str(e.ids[i]))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}</p>"
+        f"{_shares(e, i)}<p>{words}</p><p class='facts'>{escape(facts(e, i))}</p>"
     )
 
 
-def _scale(largest: float) -> str:
-    """Return the colours of scores, one scale for all images shown."""
-    stops = ", ".join(images.STOPS)
+def _shares(e: Explanation, i: int) -> str:
+    """Return keep, change and both in large letters; of an empty subset only how often all changed leaves it."""
+    *values, between = keep_change_both(e, i)
+    words = ("keep", "change", "both") if e.subset[i].any() else ("nothing chosen: all changed, it holds in",)
+    shown = [f"<div><span>{word}</span> <b>{value}</b>" for word, value in zip(words, values, strict=False)]
+    after = f" <span>{between}</span>" if between else ""
+    return f"<div class='shares'>{'</div>'.join(shown)}{after}</div></div>"
+
+
+def _scale(low: float, largest: float) -> str:
+    """Return the colours of scores, one scale for all images shown, below 0 only as far as they go."""
+    span = largest - low
+    places = [(at, colour) for at, colour in images.STOPS if at >= 0]
+    stops = [f"{colour} {100 * (at * largest - low) / span:.1f}%" for at, colour in places]
+    if low < 0:
+        first = images.coloured(np.array(low / largest)) * 255
+        stops.insert(0, f"rgb({', '.join(f'{part:.0f}' for part in first)}) 0%")
     return (
-        f"<p class='facts'>Scores:</p><div class='scale'>{-largest:.2g}"
-        f"<div style='background: linear-gradient(to right, {stops})'></div>{largest:.2g}</div>"
+        f"<div class='scale'>score: {low:.2g}"
+        f"<div style='background: linear-gradient(to right, {', '.join(stops)})'></div>{largest:.2g}</div>"
     )
 
 
 def _pictures(e: Explanation, i: int, largest: float) -> str:
     """Return an image, its scores and its subset, each as a PNG within the page."""
-    captions = ("image", "scores", chosen_count(e, i))
+    captions = ("image", "scores", subset_caption(e, i))
     figures = [
         f'<figure><img alt="{escape(f"{e.ids[i]}: {caption}")}" src="{images.data_uri(panel)}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
@@ -97,54 +132,74 @@ def _pictures(e: Explanation, i: int, largest: float) -> str:
     return f"<div class='pictures'>{''.join(figures)}</div>"
 
 
-def _drawn(e: Explanation, i: int, size: int = 420) -> str:
-    """Return a graph as a drawing within the page: the chosen edges thick, the explained node marked."""
+def _drawn(e: Explanation, i: int) -> str:
+    """Return a graph as a drawing within the page, and what its colours mean."""
     found = graphs.drawing(e, i)
+    if not found.places:
+        return ""
+    keys = ["blue: in the subset", "wider: higher score"]
+    if found.explained is not None:
+        keys.append("orange: explained node")
+    words = escape(chosen_count(e, i))
+    return (
+        f"<figure>{_svg(found, f'{escape(str(e.ids[i]))}: {words}')}"
+        f"<figcaption>{words}{found.left_out} ({'; '.join(keys)})</figcaption></figure>"
+    )
+
+
+def _svg(found: graphs.Drawing, label: str, size: int = 560) -> str:
+    """Return the drawing: the chosen edges in colour, the explained node marked."""
     across = np.array(list(found.places.values()))
-    low, span = across.min(0), max(float(np.ptp(across, 0).max()), 1e-9)
+    low, span = across.min(0), np.ptp(across, 0)
+    step = (size - 44) / max(float(span.max()), 1e-9)
+    wide, tall = (round(44 + float(part) * step) for part in span)
 
     def at(place: graphs.Place) -> tuple[float, float]:
-        x, y = (np.array(place) - low) / span * (size - 40) + 20
-        return round(float(x), 1), round(size - float(y), 1)
+        x, y = (np.array(place) - low) * step + 22
+        return round(float(x), 1), round(tall - float(y), 1)
 
     parts = []
     for line in found.lines:
         (x, y), (x2, y2) = (at(end) for end in line.ends)
-        width = 4 if line.chosen else 0.6 + 1.4 * line.share
-        colour = images.CHOSEN if line.chosen else "#b9c4cf"
-        parts.append(f"<line x1='{x}' y1='{y}' x2='{x2}' y2='{y2}' stroke='{colour}' stroke-width='{width:.1f}'/>")
+        width = f"stroke='{line.colour}' stroke-width='{1.4 * line.width:.1f}'"
+        parts.append(f"<line x1='{x}' y1='{y}' x2='{x2}' y2='{y2}' {width}/>")
     for name, place in found.places.items():
+        radius, letters = (12, 10) if name in found.named else (9, 7)
         x, y = at(place)
-        colour = images.OUTLINE if name == found.explained else "white"
-        parts.append(f"<circle cx='{x}' cy='{y}' r='10' fill='{colour}' stroke='{images.INK}'/>")
-        parts.append(f"<text x='{x}' y='{y + 3}' font-size='8' text-anchor='middle'>{name}</text>")
-    label = escape(f"{e.ids[i]}: {chosen_count(e, i)}")
-    return f"<svg role='img' aria-label='{label}' viewBox='0 0 {size} {size}' width='{size}'>{''.join(parts)}</svg>"
+        fill = images.OUTLINE if name == found.explained else "white"
+        text = f"<text x='{x}' y='{y + letters / 3:.1f}' font-size='{letters}' text-anchor='middle'>{name}</text>"
+        parts.append(f"<circle cx='{x}' cy='{y}' r='{radius}' fill='{fill}' stroke='{images.INK}'/>{text}")
+    return (
+        f"<svg role='img' aria-label='{label}' viewBox='0 0 {wide} {tall}' width='{wide}'>" + "".join(parts) + "</svg>"
+    )
 
 
 def _table(e: Explanation, i: int, top: int) -> str:
     """Return a row for each leading feature of one input."""
-    largest = float(np.abs(e.scores[i]).max()) or 1.0
-    rows = [_row(e, i, int(f), largest) for f in e.ranked(i)[:top]]
-    return "<table><tr><th>feature</th><th>value</th><th>score</th><th></th></tr>" + "".join(rows) + "</table>"
+    order = [int(f) for f in e.ranked(i)[:top]]
+    ends = [abs(np.nan_to_num(e.scores[i, f])) + np.nan_to_num(half_width(e, i, f)) for f in order]
+    largest = float(max(ends, default=0.0)) or 1.0
+    heads = ("feature", "value", score_label(e), "", "if changed", "chosen in")
+    cells = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    return f"<table><tr>{cells}</tr>{''.join(_row(e, i, f, largest) for f in order)}</table>"
 
 
 def _row(e: Explanation, i: int, f: int, largest: float) -> str:
-    se = "" if e.scores_se is None else f" ± {e.scores_se[i, f]:.3f}"
-    width = 12 * max(float(e.scores[i, f]), 0.0) / largest
+    chosen = bool(e.subset[i, f])
+    beside = f"<td class='n'>{direction_text(e, i, f)}</td><td class='n'>{stability_text(e, i, f)}</td>"
     return (
-        f"<tr{' class=in' if e.subset[i, f] else ''}><td>{escape(e.name(i, f))}</td>"
-        f"<td>{escape(e.value(i, f))}</td><td class='n'>{e.scores[i, f]:.3f}{se}</td>"
-        f"<td><div class='bar' style='width:{width:.2f}rem'></div></td></tr>"
+        f"<tr{' class=in' if chosen else ''}><td>{'✓ ' if chosen else ''}{escape(e.name(i, f))}</td>"
+        f"<td>{escape(e.value(i, f))}</td><td class='n'>{score_text(e, i, f)}</td>"
+        f"<td>{_bar(e, i, f, largest)}</td>{beside}</tr>"
     )
 
 
-def _estimates(e: Explanation, i: int) -> str:
-    return (
-        ", ".join(estimate_texts(e, i))
-        + f" at {e.confidence:.0%} confidence"
-        + (f"; {escape(e.notes[i])}" if e.notes[i] else "")
-    )
+def _bar(e: Explanation, i: int, f: int, largest: float) -> str:
+    """Return a score as a bar with its interval."""
+    score, half = np.nan_to_num(float(e.scores[i, f])), np.nan_to_num(half_width(e, i, f))
+    low, high = (100 * max(end, 0.0) / largest for end in (score - half, score + half))
+    whisker = f"<div class='whisker' style='left:{low:.1f}%;width:{high - low:.1f}%'></div>" if half else ""
+    return f"<div class='bar'><div style='width:{100 * max(score, 0.0) / largest:.1f}%'></div>{whisker}</div>"
 
 
 def _emphasise(text: str, names: Iterable[str]) -> str:

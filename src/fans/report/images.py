@@ -7,19 +7,20 @@ import zlib
 import numpy as np
 
 from fans.core import Array, Explanation
+from fans.report.sentences import unit_word
 
-CHOSEN, INK = "#c2571a", "#1c2733"
+CHOSEN, INK = "#2b80bd", "#1c2733"
 OUTLINE = "#ff7a1a"
-"""Brighter than `CHOSEN`, to be seen on dark pixels."""
+"""To be seen on dark pixels, on grey ones and beside `CHOSEN`."""
 
-STOPS = ("#0b2f5b", "#2f7fc4", "#f7f7f5", "#e87722", "#7a2805")
-"""The diverging colours of scores: blue below 0, near white at 0, orange above."""
+STOPS = ((-1.0, "#a9c8e8"), (0.0, "#ffffff"), (0.25, "#fee2a0"), (0.5, "#fbab4b"), (0.75, "#dc6320"), (1.0, "#7a2805"))
+"""The colours of scores, by share of the largest: faint blue below 0, white at 0, through orange to brown."""
 
 VEIL = "#dbe4ee"
 """What tints the pixels that were not chosen, which no grey one that was chosen is."""
 
-OPACITY = 0.75
-"""Of scores over the grey copy of their image."""
+SIDE = 336
+"""Least length of a picture: each pixel of a smaller image becomes a square."""
 
 
 def picture(e: Explanation, i: int) -> Array:
@@ -36,8 +37,8 @@ def picture(e: Explanation, i: int) -> Array:
 
 
 def pixel_scores(e: Explanation, i: int) -> Array:
-    """Return the score of the feature at each pixel of input `i`, `(height, width)`."""
-    return _plane(e, e[i].heatmap[0])
+    """Return the score of the feature at each pixel of input `i`, `(height, width)`; 0 where there is none."""
+    return np.nan_to_num(_plane(e, e[i].heatmap[0]))
 
 
 def pixel_mask(e: Explanation, i: int) -> Array:
@@ -55,29 +56,25 @@ def largest_score(e: Explanation, shown: int) -> float:
     return max((float(np.abs(pixel_scores(e, i)).max()) for i in range(shown)), default=0.0) or 1.0
 
 
-def greyed(image: Array) -> Array:
-    """Return a grey copy of an image, with less contrast."""
-    grey: Array = image @ np.array([0.299, 0.587, 0.114])
-    return (0.2 + 0.6 * grey)[..., None].repeat(3, -1)
+def lowest_score(e: Explanation, shown: int) -> float:
+    """Return the lowest score of a pixel in the first inputs, at most 0: where their colour scale begins."""
+    return min(0.0, *(float(pixel_scores(e, i).min()) for i in range(shown)))
 
 
 def dimmed(image: Array, mask: Array) -> Array:
     """Return the image with everything outside the mask grey and faint."""
-    return np.where(mask[..., None], image, (0.46 + 0.68 * greyed(image)) * rgb(VEIL))
+    return np.where(mask[..., None], image, (0.6 + 0.4 * _grey(image)) * rgb(VEIL))
 
 
-def outline(mask: Array) -> Array:
-    """Return the edges `(n, 2, 2)` between pixels in the mask and others, or the image's end, as (x, y) to (x, y).
+def scored(image: Array, shares: Array) -> Array:
+    """Return the colours of scores over a faint grey copy of their image, the thicker the higher the score."""
+    cover = np.clip(3 * np.abs(shares) - 0.1, 0, 0.85)[..., None]
+    return cover * coloured(shares) + (1 - cover) * (0.66 + 0.34 * _grey(image))
 
-    Coordinates are those of `imshow`: pixel (row r, column c) reaches from c - 1/2 to c + 1/2 and r - 1/2 to r + 1/2.
-    """
-    padded = np.pad(mask, 1)
-    row, column = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
-    level = np.stack([column, row, column + 1, row], 1)
-    row, column = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
-    upright = np.stack([column, row, column, row + 1], 1)
-    edges: Array = np.concatenate([level, upright]).reshape(-1, 2, 2) - 0.5
-    return edges
+
+def _grey(image: Array) -> Array:
+    grey: Array = image @ np.array([0.299, 0.587, 0.114])
+    return grey[..., None].repeat(3, -1)
 
 
 def rgb(colour: str) -> Array:
@@ -85,27 +82,53 @@ def rgb(colour: str) -> Array:
     return np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
 
 
-def coloured(scores: Array, largest: float) -> Array:
-    """Return scores from `-largest` to `largest` in the diverging colours, `(*scores.shape, 3)`."""
-    place = np.clip(scores / largest, -1, 1)
-    at = np.linspace(-1, 1, len(STOPS))
-    stops = np.stack([rgb(stop) for stop in STOPS])
-    return np.stack([np.interp(place, at, stops[:, channel]) for channel in range(3)], -1)
+def coloured(shares: Array) -> Array:
+    """Return scores as shares of the largest, from -1 to 1, in their colours, `(*shares.shape, 3)`."""
+    at = [place for place, _ in STOPS]
+    stops = np.stack([rgb(stop) for _, stop in STOPS])
+    return np.stack([np.interp(shares, at, stops[:, channel]) for channel in range(3)], -1)
 
 
 def panels(e: Explanation, i: int, largest: float) -> tuple[Array, Array, Array]:
-    """Return what a page shows of input `i`: the image, its scores and its subset, at least 168 pixels long.
+    """Return what is shown of input `i`: the image, its scores and its subset, 336 to 671 pixels long.
 
     Each pixel of the image becomes a square; of an image larger than 512, only every second (third, ...) pixel is kept.
+    Scores are drawn smoothly. So is a subset of single pixels, as a region of the same area: only here, not in `mask`.
     """
     image, scores, mask = picture(e, i), pixel_scores(e, i), pixel_mask(e, i)
     step = -(-max(mask.shape) // 512)
     image, scores, mask = (array[::step, ::step] for array in (image, scores, mask))
-    side = -(-168 // max(mask.shape))
-    over = OPACITY * coloured(scores, largest) + (1 - OPACITY) * greyed(image)
-    subset, inside = _magnified(dimmed(image, mask), side), _magnified(mask, side)
-    subset[inside & ~_shrunk(inside, max(1, side // 3))] = rgb(OUTLINE)
-    return _magnified(image, side), _magnified(over, side), subset
+    side = -(-SIDE // max(mask.shape))
+    large = _magnified(image, side)
+    inside = region(mask, side) if unit_word(e, 1) == "pixel" else _magnified(mask, side)
+    subset = dimmed(large, inside)
+    subset[inside & ~_shrunk(inside, -(-max(inside.shape) // 160))] = rgb(OUTLINE)
+    return large, scored(large, smooth(scores / largest, side, 0.5)), subset
+
+
+def region(mask: Array, side: int) -> Array:
+    """Return a mask of pixels, each magnified to a square, as smooth shapes that cover about as much."""
+    width = max(1.0, max(mask.shape) / 50)
+    around = int(3 * width)  # none of what lies beyond the image was chosen
+    blurred = smooth(np.pad(mask.astype(float), around), side, width)
+    blurred = blurred[around * side : -around * side, around * side : -around * side]
+    inside: Array = (blurred >= np.quantile(blurred, 1 - mask.mean())) & (blurred > 1e-3)
+    return inside
+
+
+def smooth(plane: Array, side: int, width: float) -> Array:
+    """Return a plane magnified by `side`, blurred with a Gaussian of `width` pixels of the plane."""
+    rows, columns = (_weights(n, side, width) for n in plane.shape)
+    out: Array = rows @ plane @ columns.T
+    return out
+
+
+def _weights(n: int, side: int, width: float) -> Array:
+    """Return by how much each of `n` pixels counts at each of `n * side` places, `(n * side, n)`."""
+    places = (np.arange(n * side) + 0.5) / side - 0.5
+    weights: Array = np.exp(-0.5 * ((places[:, None] - np.arange(n)) / width) ** 2)
+    weights /= weights.sum(1, keepdims=True)
+    return weights
 
 
 def _magnified(array: Array, side: int) -> Array:
@@ -125,7 +148,8 @@ def png(image: Array) -> bytes:
     """Return colours `(height, width, 3)` in [0, 1] as a PNG file."""
     pixels = np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
     height, width, _ = pixels.shape
-    rows = np.pad(pixels.reshape(height, -1), ((0, 0), (1, 0)))  # each row begins with its filter: none
+    lines = np.diff(pixels.reshape(height, -1), axis=0, prepend=np.uint8(0))
+    rows = np.pad(lines, ((0, 0), (1, 0)), constant_values=2)  # filter 2: each row is its difference to the one above
     parts = {
         b"IHDR": struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0),
         b"IDAT": zlib.compress(rows.tobytes(), 9),

@@ -1,36 +1,146 @@
-"""A plain sentence for every explanation, computed from its estimates."""
+"""Plain words and numbers for every explanation, computed from its estimates: what pages, figures and prints say."""
 
 import math
 from collections.abc import Sequence
 
-from fans.core import Explanation
+import numpy as np
+
+from fans.core import Explanation, estimate_texts, normal_quantile
+from fans.report.tables import listed
 
 UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge ": "edge"}
 """What the features of an image or a graph are called, by how their names begin."""
 
+MOST_NAMES, MOST_DIRECTIONS = 5, 3
+"""Members of a subset that a sentence names, and those of which it tells the direction."""
+
 
 def sentence(e: Explanation, i: int) -> str:
-    """Say what the strict estimates of input `i` found, and nothing else.
+    """Say what was found of input `i`, PNS, PN and PS in brackets at the end."""
+    return f"{finding(e, i)} ({', '.join(_short_estimates(e, i))})"
 
-    PS is the share of trials in which perturbing the subset changed the prediction, PN that in which perturbing
-    everything else left it: each half of the sentence is one of the two numbers, and is left out where it is undefined.
+
+def finding(e: Explanation, i: int) -> str:
+    """Say what was found of input `i` in plain words.
+
+    First what its strict estimates say: how often keeping the subset holds the prediction (`holds`), how often changing
+    it does not (`changes`), and both at once (`pns`). Then the direction and the stability of the subset's members.
     """
-    names = _what(e, i)
-    present = e[i].present[0]
-    moved, left = _verbs(e, i)
-    clauses = []
-    if not math.isnan(e.ps[i]):
-        clauses.append(f"perturbing {names} {moved} in {percent(e.ps[i])} of trials")
-    if bool((e.subset[i] | ~present).all()):
-        together = names if e.modality == "table" else "all of them"
-        units = unit_word(e, int(present.sum()))
-        clauses.append(f"no part of the {present.sum()} {units} stands out: only {together} together are named")
-    elif not math.isnan(e.pn[i]):
-        clauses.append(f"perturbing everything else {left} in {percent(e.pn[i])}")
+    if not e.subset[i].any():
+        return _nothing(e, i)
+    members = [int(f) for f in e.ranked(i) if e.subset[i, f]]
+    return " ".join(filter(None, [_claims(e, i), _directions(e, i, members), _least_stable(e, i, members)]))
+
+
+def _nothing(e: Explanation, i: int) -> str:
+    """Say that the subset is empty: `holds` is then how often changing everything leaves the prediction."""
+    stays, _ = _verbs(e, i)
+    who, holds = _subject(e, i), e.holds[i]
+    if holds >= 0.9:
+        begin, who = f"{'Nothing' if holds == 1 else 'Almost nothing'} changes {who}", "it"
     else:
-        clauses.append("no perturbation of it that changed the prediction was seen near this input")
-    text = "; ".join(clauses)
-    return text[0].upper() + text[1:] + "."
+        begin = "Nothing stands out"
+    return f"{begin}: whatever is changed near this input, {who} {stays} in {_share(holds)}."
+
+
+def _claims(e: Explanation, i: int) -> str:
+    """Say how often it holds, how often it changes, and both."""
+    what, who, present = _what(e, i), _subject(e, i), e[i].present[0]
+    stays, moves = _verbs(e, i)
+    if bool((e.subset[i] | ~present).all()):
+        n = int(present.sum())
+        return (
+            f"No part of the {n} {unit_word(e, n)} stands out. "
+            f"Change {what} together: {who} {moves} in {_share(e.changes[i])}."
+        )
+    only = "this part" if e.modality == "image" else what if e.subset[i].sum() == 1 else "these"
+    return (
+        f"Keep {what}, and change everything else: {who} {stays} in {_share(e.holds[i])}. "
+        f"Change only {only}: {who} {moves} in {_share(e.changes[i])}. Both: {_share(e.pns[i], '')}."
+    )
+
+
+def _directions(e: Explanation, i: int, members: Sequence[int]) -> str:
+    """Say what changing the leading members does to the output; pixels and regions are too many to tell of."""
+    known = [f for f in members if not math.isnan(e.direction[i, f])][:MOST_DIRECTIONS]
+    if e.modality == "image" or not known:
+        return ""
+    who, parts = e.target_name(i), []
+    for f in known:
+        by = amount(e, e.direction[i, f])
+        does = f"barely moves {who}" if float(by) == 0 else f"{_verb(e.direction[i, f])} {who} by {by}"
+        parts.append(f"changing *{e.name(i, f)}* {does}")
+        who = "it"
+    return f"On average {listed(parts, 'and')}."
+
+
+def _verb(direction: float) -> str:
+    return "lowers" if direction < 0 else "raises"
+
+
+def _least_stable(e: Explanation, i: int, members: Sequence[int]) -> str:
+    """Say how often the least stable member is chosen, of an image the mean; nothing where all always are."""
+    shares = e.stability[i, members]
+    if np.isnan(shares).any() or shares.min() >= 1:
+        return ""
+    if e.modality == "image":
+        return f"On average a {unit_word(e, 1)} of it is chosen in {times(shares.mean())} resampled runs."
+    if len(members) == 1:
+        return f"*{e.name(i, members[0])}* is chosen in {times(shares.min())} resampled runs."
+    least = e.name(i, members[int(shares.argmin())])
+    return f"The least stable, *{least}*, is chosen in {times(shares.min())} resampled runs."
+
+
+def _short_estimates(e: Explanation, i: int) -> list[str]:
+    """Return PNS with its interval, PN and PS without."""
+    pns, pn, ps = estimate_texts(e, i)
+    return [pns, pn.partition(" [")[0], ps.partition(" [")[0]]
+
+
+def keep_change_both(e: Explanation, i: int) -> tuple[str, str, str, str]:
+    """Return how often it holds, changes, and both, e.g. `93 %`, `97 %`, `90 %`, and the interval of both in per cent.
+
+    Only whatever applies: the empty subset has no changes, `-`.
+    """
+    empty = not e.subset[i].any()
+    low, high = e.interval[i, 0]
+    between = "" if empty or math.isnan(low + high) else f"[{100 * low:.0f}, {100 * high:.0f}]"
+    return percent(e.holds[i]), "-" if empty else percent(e.changes[i]), "-" if empty else percent(e.pns[i]), between
+
+
+def headline(e: Explanation, i: int) -> str:
+    """Return the three shares on one line, e.g. `keep 93 %   change 97 %   both 90 % [86, 93]`."""
+    holds, changes, both, between = keep_change_both(e, i)
+    if not e.subset[i].any():
+        return f"nothing chosen: all changed, it holds in {holds}"
+    return f"keep {holds}   change {changes}   both {both} {between}".rstrip()
+
+
+def legend(e: Explanation) -> str:
+    """Return what the words of a headline mean."""
+    alike = e.change == "label" or np.ptp(e.tolerance) == 0
+    stays, moves = _verbs(e, 0) if alike else ("stays within the tolerance", "moves by more")
+    return (
+        f"keep: everything else changed, the prediction {stays}; change: only the subset changed, it {moves}; "
+        f"both: both at once (PNS), [{percent(e.confidence)} interval]. Shares of trials near the input."
+    )
+
+
+def column_legend(e: Explanation) -> str:
+    """Return what the columns beside the scores mean, where they have anything."""
+    parts = []
+    if not np.isnan(e.direction).all():
+        parts.append("If changed: by how much the output rises (▲) or falls (▼) on average when the feature is changed")
+    if not np.isnan(e.stability).all():
+        parts.append("chosen in: share of resampled runs in which it is in the subset")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def facts(e: Explanation, i: int) -> str:
+    """Return the estimates with intervals, the tolerance and the radius, and what could not be estimated."""
+    used = "" if e.change == "label" else f"tolerance {number(e.tolerance[i])}, "
+    parts = [f"{', '.join(estimate_texts(e, i))} at {percent(e.confidence)} confidence"]
+    return "; ".join([*parts, f"{used}radius {number(e.radius[i])}", *filter(None, [e.notes[i]])])
 
 
 def unit_word(e: Explanation, n: int) -> str:
@@ -44,43 +154,115 @@ def chosen_count(e: Explanation, i: int) -> str:
     """Return how many features of those input `i` has were chosen, e.g. `11 of 64 superpixels`."""
     one = e[i]
     n = int(one.present.sum())
-    return f"{one.subset.sum()} of {n} {unit_word(e, n)}"
+    return f"{one.subset.sum():,} of {n:,} {unit_word(e, n)}"
+
+
+def subset_caption(e: Explanation, i: int) -> str:
+    """Return what stands below the picture of a subset; single pixels are drawn as smooth regions."""
+    drawn = ", smoothed" if unit_word(e, 1) == "pixel" and e.subset[i].any() else ""
+    return chosen_count(e, i) + drawn
+
+
+def score_label(e: Explanation) -> str:
+    """Return how a column or an axis of scores is called, e.g. `score, 95 % interval`."""
+    return "score" if e.scores_se is None else f"score, {percent(e.confidence)} interval"
+
+
+def score_text(e: Explanation, i: int, f: int) -> str:
+    """Return a score with its interval, where the method has one."""
+    half, score = half_width(e, i, f), float(e.scores[i, f])
+    if math.isnan(score):
+        return "unknown"
+    return f"{score:.3f}" if math.isnan(half) else f"{score:.3f} [{score - half:.3f}, {score + half:.3f}]"
+
+
+def half_width(e: Explanation, i: int, f: int) -> float:
+    """Return half the width of a score's interval, NaN where the method has none."""
+    return math.nan if e.scores_se is None else normal_quantile(e.confidence) * float(e.scores_se[i, f])
+
+
+def direction_text(e: Explanation, i: int, f: int) -> str:
+    """Return what changing a feature does to the output on average: `▼ 0.31` lowers, `▲ 0.31` raises it."""
+    value = float(e.direction[i, f])
+    if math.isnan(value):
+        return ""
+    by = amount(e, value)
+    return by if float(by) == 0 else f"{'▼' if value < 0 else '▲'} {by}"
+
+
+def stability_text(e: Explanation, i: int, f: int) -> str:
+    """Return in which share of resampled runs a feature is chosen."""
+    value = float(e.stability[i, f])
+    return "" if math.isnan(value) else percent(value)
 
 
 def _what(e: Explanation, i: int) -> str:
     """Return what was chosen: by name, of an image by number and area."""
     if e.modality == "image":
-        return f"{chosen_count(e, i)} ({percent(e[i].mask.mean())} of the image)"
-    names = join_names(e.chosen_names(i))
-    return names if e.modality == "table" else f"{chosen_count(e, i)} ({names})"
+        return f"{percent(e[i].mask.mean())} of the image ({chosen_count(e, i)})"
+    names = e.chosen_names(i)
+    kind = "" if e.edges is None else f"the {unit_word(e, len(names))} "
+    return kind + join_names(names)
+
+
+def _subject(e: Explanation, i: int) -> str:
+    """Return what is said to change."""
+    return {"label": "the predicted class", "l2": "the prediction"}.get(e.change, e.target_name(i))
 
 
 def _verbs(e: Explanation, i: int) -> tuple[str, str]:
-    """Return how "changes the prediction" and "leaves it" read for the change and tolerance in use."""
+    """Return how "holds" and "changes" read for the change and tolerance in use."""
     if e.change == "label":
-        return "flips the predicted class", "leaves it"
-    subject = "the prediction" if e.change == "l2" else e.target_name(i)
-    verb = "lowers" if e.change == "fall" else "moves"
+        return "stays the same", "changes"
+    by = number(e.tolerance[i])
+    if e.change == "fall":
+        return (
+            (f"falls by at most {by}", f"falls by more than {by}") if e.tolerance[i] > 0 else ("never falls", "falls")
+        )
     if e.tolerance[i] > 0:
-        return f"{verb} {subject} by more than {number(e.tolerance[i])}", "leaves it within that"
-    return f"{verb} {subject}", "leaves it where it is"
+        return f"stays within {by}", f"moves by more than {by}"
+    return "stays where it is", "moves"
+
+
+def amount(e: Explanation, value: float) -> str:
+    """Write the size of a movement of the output."""
+    return f"{abs(value):.2f}" if e.kind == "probability" else number(abs(value)).replace(",", "")
 
 
 def number(value: float) -> str:
-    """Write a tolerance with two significant digits, without an exponent where that is short."""
-    return f"{value:.2g}" if 1e-4 <= abs(value) < 100 else f"{value:.1e}" if abs(value) < 1 else f"{value:,.0f}"
+    """Write a number with three significant digits, without an exponent where that is short."""
+    if math.isnan(value):
+        return "unknown"
+    return (
+        f"{value:.3g}" if value == 0 or 1e-4 <= abs(value) < 1000 else f"{value:{'.1e' if abs(value) < 1 else ',.0f'}}"
+    )
 
 
 def percent(p: float) -> str:
     """Write a probability as a percentage; only a true 0 or 1 is written as such."""
+    if math.isnan(p):
+        return "unknown"
     if p in (0.0, 1.0):
         return f"{100 * p:.0f} %"
     return f"{min(max(round(100 * p), 1), 99)} %"
 
 
-def join_names(names: Sequence[str], most: int = 5) -> str:
+def _share(p: float, of: str = " of trials") -> str:
+    return f"an unknown share{of}" if math.isnan(p) else f"{percent(p)}{of}"
+
+
+def times(share: float) -> str:
+    """Write a share as so many of 10; only a true 0 or 1 is written as such."""
+    if share < 1 and round(10 * share) == 10:
+        return "more than 9 of 10"
+    if share > 0 and round(10 * share) == 0:
+        return "fewer than 1 of 10"
+    return f"{round(10 * share)} of 10"
+
+
+def join_names(names: Sequence[str], most: int = MOST_NAMES) -> str:
     """Join names as prose, the tail of a long list as a count."""
     shown = [f"*{name}*" for name in names[:most]]
     if len(names) > most:
         shown.append(f"{len(names) - most} more")
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return listed(shown, "and")

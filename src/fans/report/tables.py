@@ -207,12 +207,12 @@ class Table:
                 f"only rows count whose {self.faithful.column} is within {self.faithful.within:g} of the best row's"
             )
         return [
-            f"On {dataset} no row beats {_listed(names, 'or')} in {_listed(columns, 'and')}; there {counts}."
+            f"On {dataset} no row beats {listed(names, 'or')} in {listed(columns, 'and')}; there {counts}."
             for names, columns in won.items()
         ]
 
 
-def _listed(words: Sequence[str], last: str) -> str:
+def listed(words: Sequence[str], last: str) -> str:
     """Return words as a list in a sentence, `last` before the last of them."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
