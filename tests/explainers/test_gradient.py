@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fans.explainers._gradient import Climb, Step, _Ascent, integrated_gradients
 from torch import Tensor, nn
 
 import fans
 from fans import draws
 from fans.estimate import closeness, moments
 from fans.explainers import _gradient, _released
-from fans.explainers._gradient import Climb, Step, _Ascent, integrated_gradients
 from fans.explainers.fans import FANS, PRESETS
 from fans.pns import point
 from fans.spaces import Image
