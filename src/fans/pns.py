@@ -8,8 +8,8 @@ Differs from the paper (docs/design.md gives the reasons): closeness is measured
 PNS is Pearl's joint probability, the share of nearby trials in which perturbing s changes the prediction and perturbing
 the rest does not. `closeness="subset"` is the paper's: close on s, or on the rest. Its weights are averaged, not
 summed, over E, with a prior of 1/2 on A and not-A, so that PNS lies in [0, 1] (`scale="paper"` drops the 1/2).
-Distances are root mean squares of standardised features (`distance="l2"` is the paper's); the exponent in Scott's rule is
-negative.
+Distances are root mean squares of standardised features (`distance="l2"` is the paper's); the exponent in Scott's rule
+is negative.
 """
 
 import math
