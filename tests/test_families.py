@@ -20,6 +20,7 @@ pytestmark = [
 
 QUICK: dict[str, dict[str, Any]] = {
     "cimi": {"n_epochs": 30},
+    "extremal_perturbation": {"n_steps": 30},
     "meaningful_perturbation": {"n_steps": 60},
 }
 """Settings that make a slow method quick enough for a test."""

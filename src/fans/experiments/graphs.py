@@ -24,7 +24,7 @@ from fans.spaces import GraphEdges
 __all__ = ["check_data", "do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
 
 
-SWEEPING: dict[str, Any] = {"n_sweep": 1, "refine": 0, "n_local": 15}
+SWEEPING: dict[str, Any] = {"n_sweep": 1, "n_local": 15}
 """How the best subset of a method's highest edges is looked for: one perturbation of each sample and side."""
 
 

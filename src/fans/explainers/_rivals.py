@@ -60,12 +60,18 @@ class Inputs:
         """Return the key `(n,)` of each input's own stream of draws in a stage."""
         return draws.stream_keys(self.seed, self.ids, stage)
 
-    def slopes(self, rows: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the explained output `(m,)` on rows `(m, E)` of inputs `owner` `(m,)`, and its gradient `(m, E)`."""
+    def slopes(self, rows: Tensor, owner: Tensor, *, raw: bool = False) -> tuple[Tensor, Tensor]:
+        """Return the explained output `(m,)` on rows `(m, E)` of inputs `owner` `(m,)`, and its gradient `(m, E)`.
+
+        `raw`: the model's own output for the class, whatever is explained.
+        """
         values, slopes = [], []
         for piece in torch.split(torch.arange(len(rows)), self.task.predict.max_batch):
             leaf = rows[piece].detach().requires_grad_()
-            out = self.task.predict.differentiable(leaf).gather(1, self.target[owner[piece], None])[:, 0]
+            every = self.task.predict.differentiable(leaf, raw=raw)
+            if every.shape[1] < self.task.outputs.shape[1]:  # a single logit of two classes
+                every = torch.cat([-every, every], 1)
+            out = every.gather(1, self.target[owner[piece], None])[:, 0]
             slopes.append(gradient(out, leaf))
             values.append(out.detach())
         return torch.cat(values), torch.cat(slopes)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from fans import draws
 from fans.core import check_whole, choose
+from fans.explainers._masks import REPLACE, Replace, grid, mean, noise, plane, replaced
 from fans.explainers._rivals import (
     Adam,
     ElementMethod,
@@ -17,7 +17,6 @@ from fans.explainers._rivals import (
     gradient,
     probabilities,
 )
-from fans.spaces.image import blurred
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class MeaningfulPerturbation(ElementMethod):
     beta: float = 3.0
     cell: int = 2
     upsampling: Literal["bilinear", "nearest"] = "bilinear"
-    replace: Literal["blur", "baseline"] = "blur"
+    replace: Replace = "blur"
     sigma: float | None = None
     noise: float = 0.2
 
@@ -75,7 +74,7 @@ class MeaningfulPerturbation(ElementMethod):
         if self.sigma is not None:
             check_number("sigma", self.sigma, 0, above=True)
         choose("`upsampling`", self.upsampling, ("bilinear", "nearest"))
-        choose("`replace`", self.replace, ("blur", "baseline"))
+        choose("`replace`", self.replace, REPLACE)
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """One row a step."""
@@ -94,9 +93,7 @@ class MeaningfulPerturbation(ElementMethod):
 
         Adam looks at every entry alone, so no input's mask depends on what else is in the batch.
         """
-        height, width = inputs.task.space.planes(inputs.x).shape[2:]
-        shape = (len(inputs), 1, -(-height // self.cell), -(-width // self.cell))
-        mask = torch.ones(shape, dtype=inputs.x.dtype).requires_grad_()
+        mask = torch.ones(len(inputs), 1, *grid(inputs, self.cell), dtype=inputs.x.dtype).requires_grad_()
         optimiser = Adam([mask], self.rate)
         replacement, history = self.replacement(inputs), []
         for step in range(self.n_steps):
@@ -110,32 +107,15 @@ class MeaningfulPerturbation(ElementMethod):
     def objective(self, inputs: Inputs, replacement: Tensor, mask: Tensor, step: int) -> Tensor:
         """Return what is minimised, `(n,)`."""
         task, keep = inputs.task, self._upsampled(inputs, mask)
-        rows = torch.lerp(replacement, inputs.x, keep) + self._noise(inputs, step)
+        rows = torch.lerp(replacement, inputs.x, keep) + noise(inputs, "meaningful_perturbation", step, self.noise)
         p = probabilities(task, task.predict.differentiable(rows)).gather(1, inputs.target[:, None])[:, 0]
-        rough = sum(_mean(mask.diff(dim=axis).abs() ** self.beta) for axis in (2, 3))
-        return self.l1 * _mean(1 - mask) + self.tv * rough + p
+        rough = sum(mean(mask.diff(dim=axis).abs() ** self.beta) for axis in (2, 3))
+        return self.l1 * mean(1 - mask) + self.tv * rough + p
 
     def replacement(self, inputs: Inputs) -> Tensor:
         """Return what deleted pixels show, `(n, E)`."""
-        if self.replace == "baseline":
-            return inputs.missing
-        return inputs.task.space.rows(blurred(inputs.task.space.planes(inputs.x), self.sigma))
-
-    def _noise(self, inputs: Inputs, step: int) -> Tensor:
-        if not self.noise:
-            return torch.zeros((), dtype=inputs.x.dtype)
-        place = step * inputs.x.shape[1] + torch.arange(inputs.x.shape[1])
-        normals = draws.normal(inputs.keys("meaningful_perturbation")[:, None], place)
-        return inputs.task.space.noise(normals.to(inputs.x.dtype), self.noise, relative=True).to(inputs.x.dtype)
+        return replaced(inputs, self.replace, self.sigma)
 
     def _upsampled(self, inputs: Inputs, mask: Tensor) -> Tensor:
         """Return the mask on every element, `(n, E)`."""
-        size = inputs.task.space.planes(inputs.x).shape[2:]
-        fine = interpolate(mask, size, mode=self.upsampling)
-        return inputs.task.space.rows(fine)
-
-
-def _mean(of_cells: Tensor) -> Tensor:
-    """Return the mean over cells of each input `(n,)`; 0 where there is none."""
-    flat = of_cells.flatten(1)
-    return flat.sum(1) / max(1, flat.shape[1])
+        return inputs.task.space.rows(interpolate(mask, plane(inputs), mode=self.upsampling))
