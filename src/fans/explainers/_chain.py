@@ -27,8 +27,8 @@ NOISE = 0.3
 """Standard deviation of the noise on `theta`: an order must do well with its neighbours' places exchanged."""
 FALL = 0.7
 """What of "changed" is the fall of the explained class; the rest is how much the whole prediction differs."""
-POWER, LEAK = 2.0, 0.005
-"""From `theta` to scores: positive ones are raised to a power, of negative ones little but their order is left."""
+POWER, AGAINST = 2.5, 0.1
+"""From `theta` to scores: to this power, and features that speak against the prediction count this part."""
 REPLICATES = 10
 """Chains of resampled rows that tell how steady the order is."""
 BISECTIONS = 30
@@ -40,7 +40,7 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     """Find the chain of each input of a block by `n_steps` steps of `n_rows` model rows.
 
     A score is a feature's share of the most that any perturbation moved the explained output: positive scores add up to
-    that. They keep the chain's order, also among features that speak against the prediction, which score just below 0.
+    that. They keep the chain's order, also among features that speak against the prediction, which score below 0.
     """
     n_inputs, n_features = len(block.target), task.space.n_features
     theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
@@ -64,7 +64,7 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
 def as_scores(theta: Tensor, most: Tensor) -> Tensor:
     """Return scores `(B, R, F)` from chains of that shape: positive ones add up to `most` `(B,)`."""
     scaled = theta.double() / theta.abs().amax(2, keepdim=True).clamp(min=1e-30)
-    shaped = torch.where(scaled > 0, scaled.clamp(min=0) ** POWER, LEAK * scaled)
+    shaped = scaled.abs() ** POWER * torch.where(scaled > 0, 1.0, -AGAINST)
     total = shaped.clamp(min=0).sum(2, keepdim=True)
     return shaped / torch.where(total > 0, total, 1.0) * most[:, None, None]
 
@@ -120,14 +120,12 @@ class Step:
         return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
 
     def noise(self) -> Tensor:
-        """Return noise `(n, rows, F)`: the same on both sides, and of opposite sign in sizes next to each other."""
+        """Return noise `(n, rows, F)`, the same on both sides."""
         n_sizes, n_features = self.n_rows // 2, self.theta.shape[1]
-        half = -(-n_sizes // 2)
-        keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(half)
+        keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(n_sizes)
         reach = NOISE * 3**0.5  # of uniform noise with that deviation
-        drawn = draws.noise(keys, torch.arange(half).repeat(len(self.some)), n_features, -reach, reach)
-        pairs = drawn.view(len(self.some), half, 1, n_features) * torch.tensor([[1.0], [-1.0]])
-        one_side = pairs.flatten(1, 2)[:, :n_sizes]
+        drawn = draws.noise(keys, torch.arange(n_sizes).repeat(len(self.some)), n_features, -reach, reach)
+        one_side = drawn.view(len(self.some), n_sizes, n_features)
         return torch.cat([one_side, one_side], 1)
 
     def worth(self, noisy: Tensor) -> tuple[Tensor, Tensor]:

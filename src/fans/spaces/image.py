@@ -33,6 +33,9 @@ Channels = Literal["first", "last", "none"]
 _MOST_APART = 100
 """More patches than this are drawn in blocks."""
 
+SMOOTH = 1.5
+"""Of a gradient on a fine grid, in features: without it a network's quirks are all one sees."""
+
 _CELLS = 32
 """Cells that span the longer side of an image at most."""
 
@@ -328,11 +331,11 @@ class FittedImage(FittedSpace):
         return self.rows(torch.cat(edges, 2).median(2).values[..., None, None].expand_as(planes))
 
     def smooth(self, of_features: Tensor) -> Tensor:
-        """Return values of cells blurred by a Gaussian of one cell, where there are many."""
+        """Return values of cells blurred by a Gaussian of one and a half, where there are many."""
         if self.blocks() is None:
             return of_features
         planes = of_features.view(len(of_features), 1, -(-self._height // self._side), -1)
-        return blurred(planes, 1.0).flatten(1)
+        return blurred(planes, SMOOTH).flatten(1)
 
     def _blur(self, rows: Tensor) -> Tensor:
         """Return the images blurred."""
