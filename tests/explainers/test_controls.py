@@ -56,7 +56,7 @@ def test_of_a_table_its_standardised_values_by_hand():
 def test_of_a_graph_every_edge_is_the_same(method):
     pytest.importorskip("torch_geometric")
     graph = random_graph(n=40, n_edges=60)
-    found = fans.Explainer(Net().eval(), graph, method=method, n_sweep=1, refine=0, n_local=19)([7])
+    found = fans.Explainer(Net().eval(), graph, method=method, n_sweep=1, n_local=19)([7])
     assert set(found.heatmap[0][kept(found)]) == {1.0}
     assert (found.scores[~found.present] == 0).all()
     assert (found.scores[found.present] == 1).all()

@@ -37,7 +37,7 @@ def test_a_triangle_that_decides_is_found(method):
     settings: dict[str, Any] = {"cf2": {"rate": 0.05, "strength": 20.0}, "nseg": {"rate": 0.05, "alpha": 0.05}}.get(
         method, {}
     )
-    settings |= {"n_steps": 200, "space": GraphEdges(hops=3), "max_batch": 16, "n_sweep": 1, "refine": 0, "n_local": 49}
+    settings |= {"n_steps": 200, "space": GraphEdges(hops=3), "max_batch": 16, "n_sweep": 1, "n_local": 49}
     found = fans.Explainer(Triangle(), planted(), method=method, **settings)([0])
     top = {found.name(0, f) for f in found.ranked(0).tolist()[:3]}
     assert top == {"0 - 1", "0 - 2", "1 - 2"}

@@ -16,7 +16,7 @@ COLUMNS = {tuple(e): i for i, e in enumerate(GRAPH.edge_index.T.tolist())}
 
 def explained(method, **settings):
     """The edges of the node, and the heatmap of a method."""
-    made = fans.Explainer(MODEL, GRAPH, method=method, n_sweep=1, refine=0, n_local=19, **settings)
+    made = fans.Explainer(MODEL, GRAPH, method=method, n_sweep=1, n_local=19, **settings)
     found = made([NODE])
     return [tuple(e) for e in edges_of(found)[kept(found)].tolist()], found.heatmap[0][kept(found)], found
 

@@ -43,20 +43,25 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     that. They keep the chain's order, also among features that speak against the prediction, which score below 0.
     """
     n_inputs, n_features = len(block.target), task.space.n_features
-    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
+    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features + 1)  # the last: of a feature that is never read
+    read = torch.zeros(n_inputs, n_features, dtype=torch.bool)
     history = torch.zeros(n_inputs, n_steps, dtype=torch.float64)
     most = torch.zeros(n_inputs, dtype=torch.float64)
     size = max(1, task.predict.max_batch // n_rows)
     for some in torch.split(torch.arange(n_inputs), size):
         for number in range(n_steps):
             step = Step(task, block, some, theta[some, 0], number, n_rows, without)
-            values, slopes, moved = step.ascend()
+            values, slopes, moved, mattered = step.ascend()
+            read[some] |= mattered
             history[some, number] = values.mean(1)
             most[some] = torch.maximum(most[some], moved.amax(1))
             length = 1 - number / n_steps
             theta[some] += length * _direction(task, slopes, _resampled(block, some, number, n_rows))
     present = block.pool.units.present.expand(n_inputs, -1)
-    scores = as_scores(theta * present[:, None], most)
+    chains = theta[..., :-1]
+    if task.space.blocks() is None:  # on a fine grid neighbours share what they get
+        chains, present = chains - theta[..., -1:], present & read
+    scores = as_scores(chains.masked_fill(~present[:, None], 0.0), most)
     spent = torch.full((n_inputs,), n_steps * n_rows)
     return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
 
@@ -78,9 +83,10 @@ def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
 
 
 def _direction(task: Task, slopes: Tensor, counts: Tensor) -> Tensor:
-    """Return where to go `(n, R, F)`: the sum of the rows' slopes `(n, rows, F)`, smoothed, its largest entry 1."""
-    total = task.space.smooth((counts @ slopes).flatten(0, 1)).view(*counts.shape[:2], -1)
-    return total / total.abs().amax(2, keepdim=True).clamp(min=1e-30)
+    """Return where to go `(n, R, F + 1)`: the sum of the rows' slopes, smoothed, the largest entry of a feature 1."""
+    total = counts @ slopes
+    smooth = task.space.smooth(total[..., :-1].flatten(0, 1)).view(*counts.shape[:2], -1)
+    return torch.cat([smooth, total[..., -1:]], 2) / smooth.abs().amax(2, keepdim=True).clamp(min=1e-30)
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,7 @@ class Step:
 
     Attributes:
         some: `(n,)` which inputs of the block.
-        theta: `(n, F)` their chains so far.
+        theta: `(n, F + 1)` their chains so far; the last entry is where a feature would be that is never read.
         number: of the step.
         n_rows: of each input, half of them perturbing the subset, half the rest.
         without: an ablation: without `"SF"` only "held" counts, without `"NC"` only "changed", without `"SR"` rows
@@ -104,14 +110,19 @@ class Step:
     n_rows: int
     without: Without
 
-    def ascend(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what each row is worth `(n, rows)`, its gradient `(n, rows, F)`, and how far it moved the output."""
+    def ascend(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return what rows are worth `(n, rows)`, gradients `(n, rows, F + 1)`, moves of the output, what mattered.
+
+        A feature `(n, F)` mattered if selecting it more or less would have made a difference in some row.
+        """
         with torch.enable_grad():
             noisy = (self.theta[:, None] + self.noise()).flatten(0, 1).requires_grad_()
-            worth, moved = self.worth(noisy)
-            (slopes,) = torch.autograd.grad(worth.sum(), noisy)
+            selected = self.selected(noisy)
+            worth, moved = self.worth(selected)
+            slopes, pulls = torch.autograd.grad(worth.sum(), (noisy, selected))
         shape = (len(self.some), self.n_rows)
-        return worth.detach().view(shape), slopes.nan_to_num().view(*shape, -1), moved.detach().view(shape)
+        mattered = (pulls != 0).view(*shape, -1).any(1)
+        return worth.detach().view(shape), slopes.nan_to_num().view(*shape, -1), moved.detach().view(shape), mattered
 
     def sizes(self) -> Tensor:
         """Return the share of the features `(n * rows,)` that each row selects: evenly spread, both sides alike."""
@@ -120,21 +131,24 @@ class Step:
         return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
 
     def noise(self) -> Tensor:
-        """Return noise `(n, rows, F)`, the same on both sides."""
-        n_sizes, n_features = self.n_rows // 2, self.theta.shape[1]
+        """Return noise `(n, rows, F + 1)`, the same on both sides; none on the feature that is never read."""
+        n_sizes, n_features = self.n_rows // 2, self.task.space.n_features
         keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(n_sizes)
         reach = NOISE * 3**0.5  # of uniform noise with that deviation
         drawn = draws.noise(keys, torch.arange(n_sizes).repeat(len(self.some)), n_features, -reach, reach)
         one_side = drawn.view(len(self.some), n_sizes, n_features)
-        return torch.cat([one_side, one_side], 1)
+        return torch.nn.functional.pad(torch.cat([one_side, one_side], 1), (0, 1))
 
-    def worth(self, noisy: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what rows with the chains `noisy` `(n * rows, F)` are worth, and how far they move the output."""
+    def selected(self, noisy: Tensor) -> Tensor:
+        """Return how much of each feature `(n * rows, F)` rows with the chains `noisy` `(n * rows, F + 1)` select."""
+        present = self.block.pool.units.present.expand(len(self.block.target), -1)
+        return select(noisy, present[self.some.repeat_interleave(self.n_rows)], self.sizes())
+
+    def worth(self, selected: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what rows that select so much `(n * rows, F)` are worth, and how far they move the output."""
         task, block, pool = self.task, self.block, self.block.pool
         owner = self.some.repeat_interleave(self.n_rows)
         of_rest = torch.arange(self.n_rows).repeat(len(self.some)) >= self.n_rows // 2
-        present = pool.units.present.expand(len(block.target), -1)[owner]
-        selected = select(noisy, present, self.sizes())
         share = torch.where(of_rest[:, None], 1 - selected, selected)
         origin = self.origin(owner)
         place = (torch.arange(self.n_rows // 2) // 2 + self.number * self.n_rows).repeat(2 * len(self.some))
@@ -160,8 +174,11 @@ class Step:
 def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
     """Select the highest entries softly: `sigmoid((theta - tau) / TEMPERATURE)` `(m, F)` with a mean of `size` `(m,)`.
 
-    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands.
+    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands: a feature that
+    does nothing but take the place of others has the gradient of just that. So has the last entry of `theta`
+    `(m, F + 1)`, of a feature that is never read, and takes no place either.
     """
+    theta, unread = theta[:, :-1], theta[:, -1]
     with torch.no_grad():
         reach = 20 * TEMPERATURE
         low = theta.masked_fill(~present, torch.inf).amin(1) - reach
@@ -172,11 +189,16 @@ def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
             many = (torch.sigmoid((theta - tau[:, None]) / TEMPERATURE) * present).sum(1) > wanted
             low, high = torch.where(many, tau, low), torch.where(many, high, tau)
         tau = (low + high) / 2
-        soft = torch.sigmoid((theta - tau[:, None]) / TEMPERATURE)
-        weight = soft * (1 - soft) * present
-        weight = weight / weight.sum(1, keepdim=True).clamp(min=1e-30)
-    follows = (weight * theta).sum(1)
+        weight, idle = _steepness(theta, tau[:, None]) * present, _steepness(unread, tau)
+        total = weight.sum(1).clamp(min=1e-30)
+    follows = ((weight * theta).sum(1) + idle * unread) / total
     return torch.sigmoid((theta - (tau + follows - follows.detach())[:, None]) / TEMPERATURE)
+
+
+def _steepness(theta: Tensor, tau: Tensor) -> Tensor:
+    """Return how fast the selection of an entry grows with it, up to a factor."""
+    soft = torch.sigmoid((theta - tau) / TEMPERATURE)
+    return soft * (1 - soft)
 
 
 def changed(after: Tensor, before: Tensor, target: Tensor, scale: Tensor | None) -> Tensor:

@@ -146,38 +146,38 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     """Return the smallest subset along the order of the scores that does it: nearly as much PNS as any size has.
 
     All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
-    estimated again on fresh ones. A feature that scores nothing never joins. Resampling the reference samples, and
-    the rows behind the scores where the method kept such replicates, tells how steady the choice is.
+    estimated again on fresh ones. A feature that scores nothing never joins; one that speaks against the prediction
+    may, after all others. Resampling the reference samples, and the rows behind the scores where the method kept such
+    replicates, tells how steady the choice is.
     """
-    present = block.pool.units.present
-    rank = _ranks(scored.scores, present)
+    useful = (scored.scores != 0) & block.pool.units.present
+    rank = _ranks(scored.scores, useful)
     tried = sizes(task.space.n_features)
     few, quick = _economical(block, len(tried), settings, selection.n_sweep)
-    candidates = torch.stack([rank < k for k in tried], 1) & present[:, None]
+    candidates = torch.stack([rank < k for k in tried], 1) & useful[:, None]
     trials = run_trials(task, few, candidates, "sweep", quick)
     n_tried = len(tried)
     near = closeness(trials, few.radius.repeat_interleave(n_tried), quick)
     found = moments(near, trials, few.tolerance.repeat_interleave(n_tried), quick)
     terms = pns_terms(found, quick).view(len(rank), n_tried, -1)
-    useful = (scored.scores > 0) & present
     n_chosen = _size(terms.mean(2), tried, useful.sum(1), selection.enough)
     counts = _counts(few, terms.shape[2])
     again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
     resized = torch.stack([_size(value, tried, useful.sum(1), selection.enough) for value in again.unbind(1)], 1)
     orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
-    members = [_ranks(scores, present) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
-    stability = torch.stack([m & present for m in members]).double().mean(0)
+    members = [_ranks(scores, useful) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
+    stability = torch.stack([m & useful for m in members]).double().mean(0)
     spent = trials.n_rows.view(len(rank), n_tried).sum(1)
-    return Chosen((rank < n_chosen[:, None]) & present, stability, spent)
+    return Chosen((rank < n_chosen[:, None]) & useful, stability, spent)
 
 
 N_REPLICATES = 10
 """Resampled choices behind a feature's stability."""
 
 
-def _ranks(scores: Tensor, present: Tensor) -> Tensor:
-    """Return the place of each feature `(B, F)` from the highest score on; absent ones come last."""
-    return scores.masked_fill(~present, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+def _ranks(scores: Tensor, useful: Tensor) -> Tensor:
+    """Return the place of each feature `(B, F)` from the highest score on; those of no use come last."""
+    return scores.masked_fill(~useful, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
 
 
 def _size(value: Tensor, tried: list[int], most: Tensor, enough: float) -> Tensor:
