@@ -43,7 +43,7 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     that. They keep the chain's order, also among features that speak against the prediction, which score below 0.
     """
     n_inputs, n_features = len(block.target), task.space.n_features
-    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features + 1)  # the last: of a feature that is never read
+    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
     read = torch.zeros(n_inputs, n_features, dtype=torch.bool)
     history = torch.zeros(n_inputs, n_steps, dtype=torch.float64)
     most = torch.zeros(n_inputs, dtype=torch.float64)
@@ -58,10 +58,9 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
             length = 1 - number / n_steps
             theta[some] += length * _direction(task, slopes, _resampled(block, some, number, n_rows))
     present = block.pool.units.present.expand(n_inputs, -1)
-    chains = theta[..., :-1]
     if task.space.blocks() is None:  # on a fine grid neighbours share what they get
-        chains, present = chains - theta[..., -1:], present & read
-    scores = as_scores(chains.masked_fill(~present[:, None], 0.0), most)
+        present = present & read
+    scores = as_scores(theta.masked_fill(~present[:, None], 0.0), most)
     spent = torch.full((n_inputs,), n_steps * n_rows)
     return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
 
@@ -83,10 +82,9 @@ def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
 
 
 def _direction(task: Task, slopes: Tensor, counts: Tensor) -> Tensor:
-    """Return where to go `(n, R, F + 1)`: the sum of the rows' slopes, smoothed, the largest entry of a feature 1."""
-    total = counts @ slopes
-    smooth = task.space.smooth(total[..., :-1].flatten(0, 1)).view(*counts.shape[:2], -1)
-    return torch.cat([smooth, total[..., -1:]], 2) / smooth.abs().amax(2, keepdim=True).clamp(min=1e-30)
+    """Return where to go `(n, R, F)`: the sum of the rows' slopes `(n, rows, F)`, smoothed, its largest entry 1."""
+    total = task.space.smooth((counts @ slopes).flatten(0, 1)).view(*counts.shape[:2], -1)
+    return total / total.abs().amax(2, keepdim=True).clamp(min=1e-30)
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Step:
 
     Attributes:
         some: `(n,)` which inputs of the block.
-        theta: `(n, F + 1)` their chains so far; the last entry is where a feature would be that is never read.
+        theta: `(n, F)` their chains so far.
         number: of the step.
         n_rows: of each input, half of them perturbing the subset, half the rest.
         without: an ablation: without `"SF"` only "held" counts, without `"NC"` only "changed", without `"SR"` rows
@@ -111,7 +109,7 @@ class Step:
     without: Without
 
     def ascend(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return what rows are worth `(n, rows)`, gradients `(n, rows, F + 1)`, moves of the output, what mattered.
+        """Return what rows are worth `(n, rows)`, gradients `(n, rows, F)`, moves of the output, what mattered.
 
         A feature `(n, F)` mattered if selecting it more or less would have made a difference in some row.
         """
@@ -131,16 +129,16 @@ class Step:
         return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
 
     def noise(self) -> Tensor:
-        """Return noise `(n, rows, F + 1)`, the same on both sides; none on the feature that is never read."""
+        """Return noise `(n, rows, F)`, the same on both sides."""
         n_sizes, n_features = self.n_rows // 2, self.task.space.n_features
         keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(n_sizes)
         reach = NOISE * 3**0.5  # of uniform noise with that deviation
         drawn = draws.noise(keys, torch.arange(n_sizes).repeat(len(self.some)), n_features, -reach, reach)
         one_side = drawn.view(len(self.some), n_sizes, n_features)
-        return torch.nn.functional.pad(torch.cat([one_side, one_side], 1), (0, 1))
+        return torch.cat([one_side, one_side], 1)
 
     def selected(self, noisy: Tensor) -> Tensor:
-        """Return how much of each feature `(n * rows, F)` rows with the chains `noisy` `(n * rows, F + 1)` select."""
+        """Return how much of each feature `(n * rows, F)` rows with the chains `noisy` `(n * rows, F)` select."""
         present = self.block.pool.units.present.expand(len(self.block.target), -1)
         return select(noisy, present[self.some.repeat_interleave(self.n_rows)], self.sizes())
 
@@ -175,10 +173,8 @@ def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
     """Select the highest entries softly: `sigmoid((theta - tau) / TEMPERATURE)` `(m, F)` with a mean of `size` `(m,)`.
 
     tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands: a feature that
-    does nothing but take the place of others has the gradient of just that. So has the last entry of `theta`
-    `(m, F + 1)`, of a feature that is never read, and takes no place either.
+    is never read has a gradient too, that of taking the place of others.
     """
-    theta, unread = theta[:, :-1], theta[:, -1]
     with torch.no_grad():
         reach = 20 * TEMPERATURE
         low = theta.masked_fill(~present, torch.inf).amin(1) - reach
@@ -189,16 +185,11 @@ def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
             many = (torch.sigmoid((theta - tau[:, None]) / TEMPERATURE) * present).sum(1) > wanted
             low, high = torch.where(many, tau, low), torch.where(many, high, tau)
         tau = (low + high) / 2
-        weight, idle = _steepness(theta, tau[:, None]) * present, _steepness(unread, tau)
-        total = weight.sum(1).clamp(min=1e-30)
-    follows = ((weight * theta).sum(1) + idle * unread) / total
+        soft = torch.sigmoid((theta - tau[:, None]) / TEMPERATURE)
+        weight = soft * (1 - soft) * present
+        weight = weight / weight.sum(1, keepdim=True).clamp(min=1e-30)
+    follows = (weight * theta).sum(1)
     return torch.sigmoid((theta - (tau + follows - follows.detach())[:, None]) / TEMPERATURE)
-
-
-def _steepness(theta: Tensor, tau: Tensor) -> Tensor:
-    """Return how fast the selection of an entry grows with it, up to a factor."""
-    soft = torch.sigmoid((theta - tau) / TEMPERATURE)
-    return soft * (1 - soft)
 
 
 def changed(after: Tensor, before: Tensor, target: Tensor, scale: Tensor | None) -> Tensor:
