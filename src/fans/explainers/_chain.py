@@ -43,25 +43,25 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     that. They keep the chain's order, also among features that speak against the prediction, which score just below 0.
     """
     n_inputs, n_features = len(block.target), task.space.n_features
-    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features + 1)  # the last: of a feature that is never read
-    read = torch.zeros(n_inputs, n_features, dtype=torch.bool)
+    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
+    pull = torch.zeros_like(theta)
     history = torch.zeros(n_inputs, n_steps, dtype=torch.float64)
     most = torch.zeros(n_inputs, dtype=torch.float64)
     size = max(1, task.predict.max_batch // n_rows)
     for some in torch.split(torch.arange(n_inputs), size):
         for number in range(n_steps):
             step = Step(task, block, some, theta[some, 0], number, n_rows, without)
-            values, slopes, moved, mattered = step.ascend()
-            read[some] |= mattered
+            values, slopes, pulls, moved = step.ascend()
             history[some, number] = values.mean(1)
             most[some] = torch.maximum(most[some], moved.amax(1))
             length = 1 - number / n_steps
-            theta[some] += length * _direction(task, slopes, _resampled(block, some, number, n_rows))
+            counts = _resampled(block, some, number, n_rows)
+            theta[some] += length * _direction(task, slopes, counts)
+            pull[some] += length * (counts @ pulls)
+    if task.space.blocks() is None:  # on a fine grid neighbours share what they get, and most are of no use
+        theta = from_neutral(theta, pull)
     present = block.pool.units.present.expand(n_inputs, -1)
-    chains = theta[..., :-1]
-    if task.space.blocks() is None:  # on a fine grid neighbours share what they get
-        chains, present = chains - theta[..., -1:], present & read
-    scores = as_scores(chains.masked_fill(~present[:, None], 0.0), most)
+    scores = as_scores(theta * present[:, None], most)
     spent = torch.full((n_inputs,), n_steps * n_rows)
     return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
 
@@ -69,9 +69,29 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
 def as_scores(theta: Tensor, most: Tensor) -> Tensor:
     """Return scores `(B, R, F)` from chains of that shape: positive ones add up to `most` `(B,)`."""
     scaled = theta.double() / theta.abs().amax(2, keepdim=True).clamp(min=1e-30)
-    shaped = torch.where(scaled > 0, scaled.clamp(min=0) ** POWER, LEAK * scaled)
-    total = shaped.clamp(min=0).sum(2, keepdim=True)
-    return shaped / torch.where(total > 0, total, 1.0) * most[:, None, None]
+    positive = scaled.clamp(min=0) ** POWER
+    total = positive.sum(2, keepdim=True)
+    negative = LEAK * scaled.clamp(max=0) / total.clamp(min=1)  # little also where nothing much is positive
+    return (positive / torch.where(total > 0, total, 1.0) + negative) * most[:, None, None]
+
+
+def from_neutral(theta: Tensor, pull: Tensor) -> Tensor:
+    """Return chains `(..., F)` shifted so that features above 0 are for the prediction, those below against it.
+
+    A selection does not change if all of `theta` rises, so its own 0 means nothing. What the model says of more of a
+    feature does: the order is cut where the fewest stand on the wrong side. Who has no pull at all is not read: 0.
+    """
+    read = pull != 0
+    high, order = theta.masked_fill(~read, -torch.inf).sort(dim=-1, descending=True, stable=True)
+    favours = pull.gather(-1, order).sign()
+    # So many stand right if the first 0, 1, ..., F are taken to be for it.
+    right = torch.nn.functional.pad(favours.cumsum(-1), (1, 0))
+    n_for, n_read = right.argmax(-1, keepdim=True), read.sum(-1, keepdim=True)
+    last = high.gather(-1, (n_read - 1).clamp(min=0))
+    gap = ((high[..., :1] - last) / (n_read - 1).clamp(min=1)).clamp(min=1e-3)
+    above = torch.where(n_for > 0, high.gather(-1, (n_for - 1).clamp(min=0)), high[..., :1] + 2 * gap)
+    below = torch.where(n_for < n_read, high.gather(-1, n_for.clamp(max=high.shape[-1] - 1)), last - 2 * gap)
+    return torch.where(read, theta - (above + below) / 2, 0.0)
 
 
 def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
@@ -83,10 +103,9 @@ def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
 
 
 def _direction(task: Task, slopes: Tensor, counts: Tensor) -> Tensor:
-    """Return where to go `(n, R, F + 1)`: the sum of the rows' slopes, smoothed, the largest entry of a feature 1."""
-    total = counts @ slopes
-    smooth = task.space.smooth(total[..., :-1].flatten(0, 1)).view(*counts.shape[:2], -1)
-    return torch.cat([smooth, total[..., -1:]], 2) / smooth.abs().amax(2, keepdim=True).clamp(min=1e-30)
+    """Return where to go `(n, R, F)`: the sum of the rows' slopes `(n, rows, F)`, smoothed, its largest entry 1."""
+    total = task.space.smooth((counts @ slopes).flatten(0, 1)).view(*counts.shape[:2], -1)
+    return total / total.abs().amax(2, keepdim=True).clamp(min=1e-30)
 
 
 @dataclass(frozen=True)
@@ -95,7 +114,7 @@ class Step:
 
     Attributes:
         some: `(n,)` which inputs of the block.
-        theta: `(n, F + 1)` their chains so far; the last entry is where a feature would be that is never read.
+        theta: `(n, F)` their chains so far.
         number: of the step.
         n_rows: of each input, half of them perturbing the subset, half the rest.
         without: an ablation: without `"SF"` only "held" counts, without `"NC"` only "changed", without `"SR"` rows
@@ -111,18 +130,20 @@ class Step:
     without: Without
 
     def ascend(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return what rows are worth `(n, rows)`, gradients `(n, rows, F + 1)`, moves of the output, what mattered.
+        """Return what each row is worth `(n, rows)`, its gradient, the pull on each feature, how far the output moved.
 
-        A feature `(n, F)` mattered if selecting it more or less would have made a difference in some row.
+        The gradient `(n, rows, F)` is that of an order, where more of one feature is less of others; the pull is that
+        of more of the one alone.
         """
         with torch.enable_grad():
             noisy = (self.theta[:, None] + self.noise()).flatten(0, 1).requires_grad_()
             selected = self.selected(noisy)
             worth, moved = self.worth(selected)
             slopes, pulls = torch.autograd.grad(worth.sum(), (noisy, selected))
+        pulls = pulls * selected.detach() * (1 - selected.detach()) / TEMPERATURE
         shape = (len(self.some), self.n_rows)
-        mattered = (pulls != 0).view(*shape, -1).any(1)
-        return worth.detach().view(shape), slopes.nan_to_num().view(*shape, -1), moved.detach().view(shape), mattered
+        slopes, pulls = (part.nan_to_num().view(*shape, -1) for part in (slopes, pulls))
+        return worth.detach().view(shape), slopes, pulls, moved.detach().view(shape)
 
     def sizes(self) -> Tensor:
         """Return the share of the features `(n * rows,)` that each row selects: evenly spread, both sides alike."""
@@ -131,18 +152,18 @@ class Step:
         return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
 
     def noise(self) -> Tensor:
-        """Return noise `(n, rows, F + 1)`: the same on both sides, of opposite sign in sizes next to each other."""
-        n_sizes, n_features = self.n_rows // 2, self.task.space.n_features
+        """Return noise `(n, rows, F)`: the same on both sides, and of opposite sign in sizes next to each other."""
+        n_sizes, n_features = self.n_rows // 2, self.theta.shape[1]
         half = -(-n_sizes // 2)
         keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(half)
         reach = NOISE * 3**0.5  # of uniform noise with that deviation
         drawn = draws.noise(keys, torch.arange(half).repeat(len(self.some)), n_features, -reach, reach)
         pairs = drawn.view(len(self.some), half, 1, n_features) * torch.tensor([[1.0], [-1.0]])
         one_side = pairs.flatten(1, 2)[:, :n_sizes]
-        return torch.nn.functional.pad(torch.cat([one_side, one_side], 1), (0, 1))
+        return torch.cat([one_side, one_side], 1)
 
     def selected(self, noisy: Tensor) -> Tensor:
-        """Return how much of each feature `(n * rows, F)` rows with the chains `noisy` `(n * rows, F + 1)` select."""
+        """Return how much of each feature rows with the chains `noisy` `(n * rows, F)` select."""
         present = self.block.pool.units.present.expand(len(self.block.target), -1)
         return select(noisy, present[self.some.repeat_interleave(self.n_rows)], self.sizes())
 
@@ -176,11 +197,8 @@ class Step:
 def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
     """Select the highest entries softly: `sigmoid((theta - tau) / TEMPERATURE)` `(m, F)` with a mean of `size` `(m,)`.
 
-    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands: a feature that
-    does nothing but take the place of others has the gradient of just that. So has the last entry of `theta`
-    `(m, F + 1)`, of a feature that is never read, and takes no place either.
+    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands.
     """
-    theta, unread = theta[:, :-1], theta[:, -1]
     with torch.no_grad():
         reach = 20 * TEMPERATURE
         low = theta.masked_fill(~present, torch.inf).amin(1) - reach
@@ -191,16 +209,11 @@ def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
             many = (torch.sigmoid((theta - tau[:, None]) / TEMPERATURE) * present).sum(1) > wanted
             low, high = torch.where(many, tau, low), torch.where(many, high, tau)
         tau = (low + high) / 2
-        weight, idle = _steepness(theta, tau[:, None]) * present, _steepness(unread, tau)
-        total = weight.sum(1).clamp(min=1e-30)
-    follows = ((weight * theta).sum(1) + idle * unread) / total
+        soft = torch.sigmoid((theta - tau[:, None]) / TEMPERATURE)
+        weight = soft * (1 - soft) * present
+        weight = weight / weight.sum(1, keepdim=True).clamp(min=1e-30)
+    follows = (weight * theta).sum(1)
     return torch.sigmoid((theta - (tau + follows - follows.detach())[:, None]) / TEMPERATURE)
-
-
-def _steepness(theta: Tensor, tau: Tensor) -> Tensor:
-    """Return how fast the selection of an entry grows with it, up to a factor."""
-    soft = torch.sigmoid((theta - tau) / TEMPERATURE)
-    return soft * (1 - soft)
 
 
 def changed(after: Tensor, before: Tensor, target: Tensor, scale: Tensor | None) -> Tensor:
