@@ -358,7 +358,9 @@ class Block:
     @property
     def own(self) -> Tensor:
         """Where each input `(B, 1)` is in the pool: it is among its own samples, at distance 0."""
-        return self.pool.index.gather(1, self.distances.sum(2).argmin(1, keepdim=True))
+        shared = self.pool.source[self.pool.index] >= 0  # a background row may be the same, but counts as another
+        place = self.distances.sum(2).masked_fill(shared, torch.inf).argmin(1, keepdim=True)
+        return self.pool.index.gather(1, place)
 
     def nearest(self, n: int) -> "Block":
         """Return the block with the `n` nearest samples of each input."""

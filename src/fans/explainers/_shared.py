@@ -147,10 +147,12 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
 
     All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
     estimated again on fresh ones. A feature that scores nothing never joins; one that speaks against the prediction
-    may, after all others. Resampling the reference samples, and the rows behind the scores where the method kept such
-    replicates, tells how steady the choice is.
+    may, after all others, if the method tells it from one that plays no part: a chain does, noisy scores do not.
+    Resampling the reference samples, and the rows behind the scores where the method kept such replicates, tells how
+    steady the choice is.
     """
-    useful = (scored.scores != 0) & block.pool.units.present
+    counts_against = scored.replicates is not None
+    useful = (scored.scores != 0 if counts_against else scored.scores > 0) & block.pool.units.present
     rank = _ranks(scored.scores, useful)
     tried = sizes(task.space.n_features)
     few, quick = _economical(block, len(tried), settings, selection.n_sweep)

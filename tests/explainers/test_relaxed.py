@@ -1,4 +1,4 @@
-"""The gradient solver: its slopes, its limits at binary subsets, its steps, and what it finds."""
+"""The paper's relaxation: its slopes, its limits at binary subsets, its steps. What the authors' code computes."""
 
 import itertools
 import math
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fans.explainers._gradient import Climb, Step, _Ascent, integrated_gradients
 from torch import Tensor, nn
 
 import fans
 from fans import draws
 from fans.estimate import closeness, moments
-from fans.explainers import _gradient, _released
+from fans.explainers import _relaxed, _released
+from fans.explainers._relaxed import Climb, Step, integrated_gradients
 from fans.explainers.fans import FANS, PRESETS
-from fans.pns import point
+from fans.pns import Moments, point
 from fans.spaces import Image
 from fans.spaces._shared import Fixed, Noise
 from fans.trials import Block, draw_features, run_trials
@@ -26,22 +26,7 @@ from tests.explainers.blocks import inputs_of
 # The samples of most tests are few on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
 
-HOW: dict[str, Any] = {
-    "objective": "sum",
-    "relaxed_g": "strict",
-    "indicator": "soft",
-    "temperature": 0.5,
-    "optimiser": "plain",
-    "n_steps": 5,
-    "rate": 0.5,
-    "l1": 0.1,
-    "init": 0.5,
-    "step_samples": 4,
-    "step_perturb": 2,
-    "patience": 0,
-    "draw": "features",
-    "without": None,
-}
+HOW: dict[str, Any] = {"n_steps": 5, "rate": 0.05, "init": 0.5, "relaxed_g": "strict", "without": None}
 """Every setting of the climb, so that no result here depends on a default."""
 
 AROUND: dict[str, Any] = {
@@ -57,9 +42,9 @@ AROUND: dict[str, Any] = {
     "n_factual": 2,
     "n_perturb": 2,
     "n_resample": 3,
+    "closeness": "subset",
     "scale": "unit",
     "n_sweep": 1,
-    "refine": 0,
 }
 
 UNITS: dict[str, Any] = {
@@ -95,7 +80,7 @@ def smooth(*shape: int, n_classes: int = 3, seed: int = 0) -> nn.Module:
 
 def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
     climb = {} if settings.get("preset") == "released" else HOW
-    return fans.Explainer(model, background, **{"solver": "gradient"} | climb | AROUND | settings)
+    return fans.Explainer(model, background, **{"solver": "relaxed"} | climb | AROUND | settings)
 
 
 def ready(asked: fans.Explainer, x: Any) -> Block:
@@ -164,61 +149,38 @@ class ByHand:
         return w_nc, [self.near(1, j) * float(still[1][j]) for j in range(9)]
 
     def changed(self, side: int, sample: int, stage: str, positions: range) -> float:
-        """How often, softly, the prediction changes."""
-        out = []
-        for position in positions:
-            d = self.change(side, sample, stage, position)
-            soft = 1 / (1 + math.exp(-(d - 0.05) / (0.5 * 0.05)))
-            out.append(1 - math.exp(-d) if self.climb.indicator == "paper" else soft)
-        return float(np.mean(out))
+        """How much, by the paper's smooth indicator, the prediction changes."""
+        return float(np.mean([1 - math.exp(-self.change(side, sample, stage, position)) for position in positions]))
 
     def parts(self) -> tuple[float, float, float, float]:
-        """PN, PS, P(A,B) and P(not-A,not-B)."""
-        if self.asked.settings.estimator == "weighted":
-            w_nc, w_sf = self.weights("climb/3", 2)
-            moved = [[self.changed(side, j, "climb/3", range(2 * j, 2 * j + 2)) for j in range(9)] for side in (0, 1)]
-            pn = sum(w * (1 - m) for w, m in zip(w_nc, moved[1], strict=True)) / sum(w_nc)
-            ps = sum(w * m for w, m in zip(w_sf, moved[0], strict=True)) / sum(w_sf)
-        else:
-            w_nc, w_sf = self.weights("climb/3/factual", 2)
-            u = draws.uniform(self.block.keys("climb/3/sample")[0], torch.arange(6)).tolist()
-            again = "climb/3/interventional"
-            by_nc, by_sf = (
-                [int((np.cumsum(w) < at * sum(w)).sum()) for at in some] for w, some in ((w_nc, u[:3]), (w_sf, u[3:]))
-            )
-            pn = 1 - float(np.mean([self.changed(1, j, again, range(2 * r, 2 * r + 2)) for r, j in enumerate(by_nc)]))
-            ps = float(np.mean([self.changed(0, j, again, range(2 * r, 2 * r + 2)) for r, j in enumerate(by_sf)]))
+        """PN, PS, P(A,B) and P(not-A,not-B): weigh all samples, draw three by weight, perturb each twice."""
+        w_nc, w_sf = self.weights("climb/3/factual", 2)
+        if self.climb.without == "SR":
+            w_nc = w_sf = [1.0] * 9
+        u = draws.uniform(self.block.keys("climb/3/sample")[0], torch.arange(6)).tolist()
+        again = "climb/3/interventional"
+        by_nc, by_sf = (
+            [int((np.cumsum(w) < at * sum(w)).sum()) for at in some] for w, some in ((w_nc, u[:3]), (w_sf, u[3:]))
+        )
+        pn = 1 - float(np.mean([self.changed(1, j, again, range(2 * r, 2 * r + 2)) for r, j in enumerate(by_nc)]))
+        ps = float(np.mean([self.changed(0, j, again, range(2 * r, 2 * r + 2)) for r, j in enumerate(by_sf)]))
         return pn, ps, sum(w_nc) / 9, sum(w_sf) / 9
 
 
-@pytest.mark.parametrize("estimator", ["weighted", "resample"])
 @pytest.mark.parametrize("g", ["strict", "paper"])
-@pytest.mark.parametrize("indicator", ["soft", "paper"])
+@pytest.mark.parametrize("scale", ["unit", "paper"])
 @pytest.mark.parametrize(("unit", "distance"), [("table", "rms"), ("patch", "l2"), ("superpixel", "rms")])
-def test_the_objective_by_hand(estimator, g, indicator, unit, distance):
-    asked, block = case(unit, estimator=estimator, distance=distance, radius=1.5, baseline=0.3)
+def test_the_objective_by_hand(g, scale, unit, distance):
+    asked, block = case(unit, distance=distance, radius=1.5, baseline=0.3, scale=scale)
     s = 0.15 + 0.7 * random(1, asked.task.space.n_features, seed=2)
-    climb = how(relaxed_g=g, indicator=indicator, step_samples=9, l1=0.2)
-    pn, ps, p_ab, p_nab = ByHand(asked, block, climb, s[0]).parts()
-    first, price = torch.tensor([0]), 0.2 * float(s.mean())
-    with asked.task.predict.session():
-        both = Step(asked.task, block, asked.settings, climb, first, s, 3).objective()
-        one = Step(asked.task, block, asked.settings, replace(climb, objective="pns"), first, s, 3).objective()
-    assert float(both) == pytest.approx(pn + ps - price, abs=1e-9)
-    assert float(one) == pytest.approx(0.5 * (pn * p_ab + ps * p_nab) - price, abs=1e-9)
-
-
-def test_every_step_draws_other_samples():
-    asked, block = case("table")
-
-    def places(some: Tensor, step: int) -> Tensor:
-        return Step(asked.task, block, asked.settings, how(), some, torch.zeros(()), step).drawn_samples(4)
-
-    drawn = [places(torch.arange(2), step) for step in range(40)]
-    for step in drawn:
-        assert all(len(set(row)) == 4 for row in step.tolist())
-    assert np.bincount(torch.stack(drawn).flatten(), minlength=9).min() > 15  # 36 each on average
-    assert torch.equal(drawn[7][1:], places(torch.tensor([1]), 7))
+    prior = {"unit": 0.5, "paper": 1.0}[scale]
+    for without in (None, "SF", "NC", "SR"):
+        climb = how(relaxed_g=g, without=without)
+        pn, ps, p_ab, p_nab = ByHand(asked, block, climb, s[0]).parts()
+        with asked.task.predict.session():
+            found = Step(asked.task, block, asked.settings, climb, torch.tensor([0]), s, 3).objective()
+        kept = {"SF": pn * p_ab, "NC": ps * p_nab}.get(without or "", pn * p_ab + ps * p_nab)
+        assert float(found) == pytest.approx(prior * kept, abs=1e-9), without
 
 
 # --- The gradient ----------------------------------------------------------------------------------------------------
@@ -234,16 +196,13 @@ def slope_by_difference(asked: fans.Explainer, block: Block, settings: Any, clim
     return (values[:, 0] - values[:, 1]) / 2e-6
 
 
-@pytest.mark.parametrize("estimator", ["weighted", "resample"])
 @pytest.mark.parametrize("unit", ["pixel", "patch", "superpixel", "table"])
-def test_the_slope_is_that_of_finite_differences(unit, estimator):
-    asked, block = case(unit, estimator=estimator, baseline="background")
+def test_the_slope_is_that_of_finite_differences(unit):
+    asked, block = case(unit, baseline="background")
     s = 0.15 + 0.7 * random(2, asked.task.space.n_features, seed=2)
-    grid = itertools.product(
-        ("pns", "sum"), ("strict", "paper"), ("soft", "paper"), (None, "SF", "NC", "SR"), ("target", "fall", "l2")
-    )
-    for kind, g, indicator, without, change in grid:
-        climb = how(objective=kind, relaxed_g=g, indicator=indicator, without=without, l1=0.3)
+    grid = itertools.product(("strict", "paper"), (None, "SF", "NC", "SR"), ("target", "fall", "l2"))
+    for g, without, change in grid:
+        climb = how(relaxed_g=g, without=without)
         settings = replace(asked.settings, change=change)  # type: ignore[arg-type]
         with asked.task.predict.session():
             expected = slope_by_difference(asked, block, settings, climb, s)
@@ -251,9 +210,8 @@ def test_the_slope_is_that_of_finite_differences(unit, estimator):
             same = Step(asked.task, block, settings, climb, torch.arange(2), s, 3).objective()
         assert torch.equal(value, same)
         assert slope.dtype == s.dtype
-        assert (slope - expected).norm() <= 1e-5 * expected.norm(), (kind, g, indicator, without, change)
-        flat = (expected + 0.3 / block.pool.units.present.sum(1, keepdim=True)).abs()  # what is not the price
-        steepest = (flat * block.pool.units.present).amax(1)
+        assert (slope - expected).norm() <= 1e-5 * expected.norm(), (g, without, change)
+        steepest = (expected.abs() * block.pool.units.present).amax(1)
         assert (steepest.max() if change == "fall" else steepest.min()) > 1e-4  # nothing may lower an input's class
 
 
@@ -262,20 +220,17 @@ def test_the_slope_is_that_of_finite_differences(unit, estimator):
 def test_the_slope_is_right_for_other_kernels_distances_and_baselines(settings, baseline):
     asked, block = case("patch", baseline=baseline, **settings)
     s = 0.15 + 0.7 * random(2, asked.task.space.n_features, seed=2)
-    for kind in ("pns", "sum"):
-        climb = how(objective=kind, step_samples=50)  # more than there are: all of them
-        with asked.task.predict.session():
-            expected = slope_by_difference(asked, block, asked.settings, climb, s)
-            _, slope = Step(asked.task, block, asked.settings, climb, torch.arange(2), s, 3).ascend()
-        assert (slope - expected).norm() <= 1e-5 * expected.norm()
+    with asked.task.predict.session():
+        expected = slope_by_difference(asked, block, asked.settings, how(), s)
+        _, slope = Step(asked.task, block, asked.settings, how(), torch.arange(2), s, 3).ascend()
+    assert (slope - expected).norm() <= 1e-5 * expected.norm()
 
 
-@pytest.mark.parametrize("estimator", ["weighted", "resample"])
-def test_absent_superpixels_have_no_slope_and_no_score(estimator):
+def test_absent_superpixels_have_no_slope_and_no_score():
     x = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     x[1, :, :4] = 0
     space = Image("superpixel", n_segments=16, compactness=0.02)
-    asked = explainer(Recorder(), BACKGROUND, space=space, estimator=estimator, baseline="mean")
+    asked = explainer(Recorder(), BACKGROUND, space=space, baseline="mean")
     block = ready(asked, x)
     absent = ~block.pool.units.present
     assert absent.any()
@@ -296,11 +251,17 @@ def test_absent_superpixels_have_no_slope_and_no_score(estimator):
 # --- Binary subsets --------------------------------------------------------------------------------------------------
 
 
+def relaxed_moments(step: Step, k: int, stage: str) -> Moments:
+    """What each sample says of the step's subsets, when all of them are perturbed `k` times."""
+    everything = torch.arange(step.block.pool.index.shape[1]).expand(len(step.some), -1)
+    return step._moments(everything, step._change((everything, everything), k, stage))
+
+
 @pytest.mark.parametrize("unit", ["pixel", "patch", "superpixel", "table"])
 @pytest.mark.parametrize("kernel", ["gaussian", "indicator"])
 @pytest.mark.parametrize("distance", ["rms", "l2"])
-def test_at_binary_subsets_the_relaxed_estimate_is_the_strict_one(unit, kernel, distance):
-    """On the same draws; PN and PS as the indicator hardens."""
+def test_at_binary_subsets_the_relaxed_estimate_is_the_strict_one(unit, kernel, distance, monkeypatch):
+    """On the same draws; PN and PS where the indicator is hard."""
     radius = {"rms": 1.5, "l2": 3.0}[distance]  # so that a hard kernel holds some samples
     asked, block = case(
         unit, kernel=kernel, distance=distance, radius=radius, n_factual=3, n_perturb=3, baseline="background"
@@ -309,16 +270,15 @@ def test_at_binary_subsets_the_relaxed_estimate_is_the_strict_one(unit, kernel, 
     subsets = random(2, 7, n_features, seed=4) < 0.5
     subsets[:, 0], subsets[:, 1] = False, True
     subsets &= present[:, None]
-    climb = how(step_perturb=3, step_samples=9, temperature=1e-9)
     n = subsets.shape[1]
     some = torch.arange(2).repeat_interleave(n)
     s = subsets.flatten(0, 1).double()
+    monkeypatch.setattr(_relaxed, "_changed", lambda change: (change > AROUND["tolerance"]).double())
     with asked.task.predict.session():
         trials = run_trials(asked.task, block, subsets, "climb/6", asked.settings)
         near = closeness(trials, block.radius[some], asked.settings)
         strict = moments(near, trials, block.tolerance[some], asked.settings)
-        relaxed = Step(asked.task, block, asked.settings, climb, some, s, 6).moments()
-        value = Step(asked.task, block, asked.settings, replace(climb, objective="pns", l1=0.0), some, s, 6).objective()
+        relaxed = relaxed_moments(Step(asked.task, block, asked.settings, how(), some, s, 6), 3, "climb/6")
     for name in ("near_subset", "near_rest", "unchanged_subset", "unchanged_rest", "p_changed", "p_unchanged"):
         assert torch.allclose(getattr(relaxed, name), getattr(strict, name), rtol=0, atol=1e-9), name
     found, expected = point(relaxed, asked.settings), point(strict, asked.settings)
@@ -327,19 +287,14 @@ def test_at_binary_subsets_the_relaxed_estimate_is_the_strict_one(unit, kernel, 
         defined = ~wanted.isnan()
         assert defined.sum() >= len(wanted) - 2
         assert torch.allclose(given[defined], wanted[defined], rtol=0, atol=1e-9), name
-    assert torch.allclose(value, expected.pns, rtol=0, atol=1e-9)
-    assert expected.ps[1::n].isnan().all()  # nothing is left outside: the relaxed sum of PN and PS counts no PS
-    with asked.task.predict.session():
-        both = Step(asked.task, block, asked.settings, replace(climb, l1=0.0), some, s, 6).objective()
-    assert torch.allclose(both, expected.pn.nan_to_num() + expected.ps.nan_to_num(), rtol=0, atol=1e-9)
+    assert expected.ps[1::n].isnan().all()  # nothing is left outside
 
 
-@pytest.mark.parametrize("estimator", ["weighted", "resample"])
 @pytest.mark.parametrize(("without", "share"), [("NC", 1.0), ("SF", 0.0)])
-def test_what_is_undefined_counts_for_nothing(estimator, without, share):
+def test_what_is_undefined_counts_for_nothing(without, share):
     """PS where nothing is left outside, PN where nothing is inside."""
-    asked, block = case("patch", estimator=estimator, baseline=0.0)
-    climb, s = how(l1=0.0, without=without), torch.full((2, 4), share, dtype=torch.float64)
+    asked, block = case("patch", baseline=0.0)
+    climb, s = how(without=without), torch.full((2, 4), share, dtype=torch.float64)
     with asked.task.predict.session():
         value, slope = Step(asked.task, block, asked.settings, climb, torch.arange(2), s, 0).ascend()
     assert value.tolist() == [0.0, 0.0]
@@ -363,11 +318,11 @@ def test_over_all_patterns_of_hits_the_relaxed_estimate_is_the_enumeration(unit,
     monkeypatch.setattr(draws, "bernoulli", patterns)
     subsets = random(5, n_features, seed=8) < 0.5
     subsets[0], subsets[1] = True, False
-    climb = how(step_perturb=every, step_samples=9, temperature=1e-9)
+    monkeypatch.setattr(_relaxed, "_changed", lambda change: (change > 0.1).double())
+    first = torch.zeros(5, dtype=torch.int64)
     with asked.task.predict.session():
-        m = Step(
-            asked.task, block, asked.settings, climb, torch.zeros(5, dtype=torch.int64), subsets.double(), 0
-        ).moments()
+        step = Step(asked.task, block, asked.settings, how(), first, subsets.double(), 0)
+        m = relaxed_moments(step, every, "all")
     found = point(m, asked.settings)
     target = int(block.target[0])
 
@@ -392,30 +347,33 @@ def test_over_all_patterns_of_hits_the_relaxed_estimate_is_the_enumeration(unit,
 # --- Steps -----------------------------------------------------------------------------------------------------------
 
 
-def test_adam_is_that_of_torch():
-    s = random(3, 6).float()
-    state = _Ascent.begin(s, how(optimiser="adam", rate=0.1))
-    expected = nn.Parameter(s.clone())
-    optimiser = torch.optim.Adam([expected], lr=0.1, maximize=True)
-    everyone, edges = torch.arange(3), 0
-    for step in range(12):
-        slope = (random(3, 6, seed=step) - 0.4).float()
-        state.step(slope, step, everyone)
-        expected.grad = slope
-        optimiser.step()
-        expected.data.clamp_(0, 1)
-        assert torch.allclose(state.subset(), expected, rtol=0, atol=1e-6)
-        edges += int(((expected == 0) | (expected == 1)).sum())
-    assert edges  # the clamp was at work
-
-
-def test_plain_steps_go_along_the_scaled_slope_and_shorten():
-    """In logits; who has stopped stays."""
-    state = _Ascent.begin(torch.full((3, 2), 0.5), how(rate=0.8, n_steps=4))
-    state.step(torch.tensor([[2.0, -1], [7, 7], [0, 0]]), 0, torch.tensor([0, 2]))
-    assert torch.allclose(torch.logit(state.subset()), torch.tensor([[0.8, -0.4], [0, 0], [0, 0]]), atol=1e-6)
-    state.step(torch.tensor([[-0.1, 0.1], [7, 7], [0, 0]]), 3, torch.tensor([0]))
-    assert torch.allclose(torch.logit(state.subset())[0], torch.tensor([0.6, -0.2]), atol=1e-6)
+@pytest.mark.parametrize("init", [0.5, 0.2, 0.98])
+@pytest.mark.parametrize("max_batch", [40, 8192])
+def test_the_climb_is_adam_from_a_neutral_start(init, max_batch):
+    """Against torch's own optimiser on the same slopes; a share that did not move scores 0, one given up less."""
+    asked = explainer(
+        Recorder(), BACKGROUND, space=UNITS["patch"], init=init, n_steps=6, rate=0.05, max_batch=max_batch
+    )
+    images = BACKGROUND[:9]
+    block = ready(asked, images)
+    s = nn.Parameter(torch.full((9, asked.task.space.n_features), init))
+    optimiser = torch.optim.Adam([s], lr=0.05, maximize=True)
+    climb, values = Climb(6, 0.05, init, "strict", None), []
+    with asked.task.predict.session():
+        for number in range(6):
+            step = Step(asked.task, block, asked.settings, climb, torch.arange(9), s.detach().clone(), number)
+            value, s.grad = step.ascend()
+            values.append(value)
+            with torch.enable_grad():
+                optimiser.step()
+            s.data.clamp_(0, 1)
+    found = asked(images)
+    assert found.scores == pytest.approx((s.detach() - init).numpy(), abs=1e-4)
+    assert history_of(found) == pytest.approx(torch.stack(values, 1).numpy(), abs=1e-5)
+    assert (found.scores < 0).any()
+    assert (found.scores > 0).any()
+    if init == 0.98:
+        assert (s == 1).any()  # the clamp was at work
 
 
 def test_the_released_optimiser_is_that_of_torch():
@@ -496,7 +454,7 @@ def on_images(**settings: Any) -> tuple[Recorder, fans.Explainer]:
     return model, explainer(model, BACKGROUND, **{"space": Image("patch", patch=2), "max_batch": 512} | settings)
 
 
-@pytest.mark.parametrize("tolerance", [0.05, "search"])
+@pytest.mark.parametrize("tolerance", [0.05, None])
 def test_the_same_heatmap_whatever_the_batch(tolerance):
     ids = [f"image {i}" for i in range(64)]
     _, asked = on_images(tolerance=tolerance)
@@ -510,7 +468,7 @@ def test_the_same_heatmap_whatever_the_batch(tolerance):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"estimator": "resample", "n_factual": 1}, {"init": "ig"}, {"preset": "released"}]
+    "settings", [{}, {"n_factual": 1}, {"init": "ig"}, {"relaxed_g": "paper"}, {"preset": "released"}]
 )
 def test_the_same_heatmap_however_little_fits(settings, monkeypatch):
     """Where the rows of one input do not fit, activations are computed again on the way back."""
@@ -530,9 +488,9 @@ def test_the_same_heatmap_however_little_fits(settings, monkeypatch):
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"estimator": "resample"}, {"init": "ig"}, {"tolerance": "search"}, {"tolerance": "noise"},
-     {"step_samples": 9, "step_perturb": 8},  # more rows in a block than fit, those of one input do
-     {"preset": "released"}, {"relaxed_g": "paper", "indicator": "paper", "optimiser": "adam"}],
+    [{}, {"estimator": "resample"}, {"init": "ig"}, {"tolerance": "noise"},
+     {"n_factual": 8, "n_perturb": 1},  # more rows in a block than fit, those of one input do
+     {"preset": "released"}, {"relaxed_g": "paper"}],
 )  # fmt: skip
 def test_every_row_the_model_sees_is_reported_and_no_parameter_gets_a_gradient(settings, monkeypatch):
     monkeypatch.setattr(_released, "N_STEPS", 5)
@@ -547,10 +505,9 @@ def test_every_row_the_model_sees_is_reported_and_no_parameter_gets_a_gradient(s
         assert parameter.grad is None
         assert parameter.requires_grad == (parameter is not frozen)
     assert model.training
-    weighted = 2 * settings.get("step_samples", 4) * settings.get("step_perturb", 2)
-    per_step = 2 * (9 * 2 + 3 * 2) if settings.get("estimator") == "resample" else weighted
+    per_step = 2 * (9 * settings.get("n_factual", 2) + 3 * settings.get("n_perturb", 2))
     extra = {"ig": 32}.get(settings.get("init"), 0)
-    if "preset" not in settings and asked.neighbourhood.tolerance != "search":
+    if "preset" not in settings:
         assert found.evaluations["scoring"].tolist() == [5 * per_step + extra] * 12
 
 
@@ -559,7 +516,7 @@ def test_what_is_computed_again_is_not_counted_twice():
     found = asked(IMAGES[:3])
     reported = found.n_evaluations.sum() + found.evaluations["shared"]
     assert max(model.batches) == 5
-    assert found.evaluations["scoring"].tolist() == [5 * 16] * 3
+    assert found.evaluations["scoring"].tolist() == [5 * 48] * 3
     assert sum(model.batches) == reported + found.evaluations["scoring"].sum()
 
 
@@ -569,58 +526,6 @@ def test_parameters_are_as_before_after_an_error():
     with pytest.raises(fans.FansError, match="finite outputs"):
         asked(IMAGES[:2])
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
-
-
-# --- Stopping --------------------------------------------------------------------------------------------------------
-
-
-def test_an_input_has_settled_when_its_last_steps_are_no_better_than_those_before():
-    history = torch.tensor(
-        [
-            [0.0, 0.0, 1.0, 1.0, 2.0, 2.0],  # still rising
-            [0.0, 0.0, 1.0, 3.0, 3.0, 1.0],  # as good as before
-            [0.0, 0.0, 2.0, 2.0, 2.0, 2.002],  # better by half a thousandth
-            [0.0, 0.0, 2.0, 2.0, 2.0, 2.006],  # by more than one
-            [0.0, 0.0, -2.0, -2.0, -2.0, -1.998],  # likewise below 0
-            [0.0, 0.0, -2.0, -2.0, -2.0, -1.994],
-            [9.0, 9.0, 1.0, 1.0, 2.0, 2.0],  # what was long ago does not matter
-        ],
-        dtype=torch.float64,
-    )
-    assert _gradient._settled(history, 2).tolist() == [False, True, True, False, True, False, False]
-    assert _gradient._settled(history, 3).tolist() == [False, False, False, False, True, True, True]
-    assert not _gradient._settled(history[:, :3], 2).any()
-    assert not _gradient._settled(history, 0).any()
-
-
-def test_one_stops_while_others_go_on(tmp_path):
-    _, asked = on_images(patience=2, n_steps=12, rate=3.0, step_samples=9)
-    found = asked(IMAGES[:16])
-    history = history_of(found)
-    assert history.shape == (16, 12)
-    taken = (~np.isnan(history)).sum(1)
-    assert taken.min() >= 4
-    assert len(set(taken)) > 2
-    for steps, values in zip(taken, history, strict=True):
-        assert not np.isnan(values[:steps]).any()
-        assert np.isnan(values[steps:]).all()
-        for n in range(4, steps + 1):
-            before = values[n - 4 : n - 2].mean()
-            settled = values[n - 2 : n].mean() <= before + 1e-3 * abs(before)
-            assert settled == (n == steps) or n == steps == 12
-    assert found.evaluations["scoring"].tolist() == (taken * 2 * 9 * 2).tolist()
-    for i in (int(taken.argmin()), int(taken.argmax())):
-        alone = asked(IMAGES[i], ids=[i])
-        assert alone.scores[0] == pytest.approx(found.scores[i], abs=1e-5)
-        assert history_of(alone)[0] == pytest.approx(history[i], abs=1e-5, nan_ok=True)
-    loaded = fans.load(found.save(tmp_path / "e.safetensors"))
-    assert np.array_equal(history_of(loaded), history, equal_nan=True)
-    assert np.array_equal(history_of(found[3])[0], history[3], equal_nan=True)
-
-
-def test_without_patience_none_stops():
-    _, asked = on_images(patience=0, n_steps=12, rate=3.0, step_samples=9)
-    assert np.isfinite(history_of(asked(IMAGES[:16]))).all()
 
 
 def test_a_tolerance_of_nothing_is_survived():
@@ -651,17 +556,16 @@ def tiled(n: int, seed: int) -> Tensor:
     return random(n, 1, 4, 4, seed=seed).float().repeat_interleave(2, 2).repeat_interleave(2, 3)
 
 
-@pytest.mark.parametrize("kind", ["pns", "sum"])
 @pytest.mark.parametrize("unit", ["pixel", "patch", "superpixel"])
-def test_the_pixels_that_decide_get_the_highest_scores(kind, unit):
+def test_the_pixels_that_decide_get_the_highest_scores(unit):
     where = torch.zeros(8, 8)
     where[2:6, 4:6] = 1
     asked = explainer(
         Blob(where),
         tiled(60, 0),
         space=UNITS[unit] if unit != "superpixel" else Image("superpixel", n_segments=16, compactness=0.1),
-        **{"baseline": "uniform", "objective": kind, "n_steps": 30, "rate": 1.0, "l1": 0.05, "tolerance": 0.2},
-        **{"step_samples": 16, "step_perturb": 4, "n_background": 20, "n_local": 20, "radius": 1.0},
+        **{"baseline": "uniform", "n_steps": 30, "rate": 0.01, "tolerance": 0.2, "n_factual": 2, "change": "fall"},
+        **{"n_resample": 32, "n_perturb": 4, "n_background": 20, "n_local": 40, "radius": 1.0},
     )
     images = tiled(8, 3)
     images[:, :, 2:6, 4:6] = images[:, :, 2:6, 4:6] * 0.3 + torch.tensor([0.0, 0.7] * 4)[:, None, None, None]
@@ -673,64 +577,23 @@ def test_the_pixels_that_decide_get_the_highest_scores(kind, unit):
     assert top > 0.9
 
 
-# --- Ablations -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("scale", ["unit", "paper"])
-def test_ablations_by_hand(scale):
-    asked, block = case("patch", scale=scale, baseline="mean")
-    some, s = torch.arange(2), 0.15 + 0.7 * random(2, 4, seed=2)
-    prior = {"unit": 0.5, "paper": 1.0}[scale]
-    with asked.task.predict.session():
-        m = Step(asked.task, block, asked.settings, how(), some, s, 1).moments()
-        for i in range(2):
-            near_s, near_rest, still_s, still_rest, changed, unchanged = (
-                getattr(m, name)[i].tolist() for name in m.__dataclass_fields__
-            )
-            w_nc = [k * (1 - u) for k, u in zip(near_s, still_s, strict=True)]
-            w_sf = [k * u for k, u in zip(near_rest, still_rest, strict=True)]
-            pn = sum(w * p for w, p in zip(w_nc, unchanged, strict=True)) / sum(w_nc)
-            ps = sum(w * p for w, p in zip(w_sf, changed, strict=True)) / sum(w_sf)
-            p_ab, p_nab = sum(w_nc) / 4, sum(w_sf) / 4
-            plain_pn, plain_ps = sum(unchanged) / 4, sum(changed) / 4
-            price = 0.1 * float(s[i].mean())
-            expected = {
-                ("sum", None): pn + ps,
-                ("sum", "SF"): pn,
-                ("sum", "NC"): ps,
-                ("sum", "SR"): plain_pn + plain_ps,
-                ("pns", None): prior * (pn * p_ab + ps * p_nab),
-                ("pns", "SF"): prior * pn * p_ab,
-                ("pns", "NC"): prior * ps * p_nab,
-                ("pns", "SR"): prior * (plain_pn + plain_ps),
-            }
-            for (kind, without), value in expected.items():
-                climb = how(objective=kind, without=without)
-                found = Step(asked.task, block, asked.settings, climb, some, s, 1).objective()[i]
-                assert float(found) == pytest.approx(value - price, abs=1e-12), (kind, without)
-
-
 # --- Presets ---------------------------------------------------------------------------------------------------------
 
 PAPER: dict[str, Any] = {
-    "solver": "gradient",
-    "objective": "pns",
+    "solver": "relaxed",
     "relaxed_g": "paper",
-    "indicator": "paper",
-    "optimiser": "adam",
     "rate": 0.001,
     "n_steps": 50,
-    "l1": 0.0,
-    "patience": 0,
-    "draw": "features",
     "estimator": "resample",
     "n_factual": 1,
     "n_perturb": 50,
     "n_resample": 1,
+    "n_background": 50,
     "distance": "l2",
     "radius": "paper",
     "tolerance": "paper",
     "change": "l2",
+    "closeness": "subset",
     "scale": "paper",
     "phi": 0.5,
 }
@@ -750,7 +613,7 @@ def test_the_papers_preset_on_images():
     assert not torch.allclose(asked.task.outputs.sum(1), torch.ones((), dtype=torch.float64))
     assert isinstance(asked.method, FANS)
     assert asked.method.preset == "paper"
-    quick: dict[str, Any] = {"n_steps": 3, "n_perturb": 4, "n_sweep": 1, "refine": 0, "init": 0.5}
+    quick: dict[str, Any] = {"n_steps": 3, "n_perturb": 4, "n_sweep": 1, "init": 0.5}
     found = fans.Explainer(Recorder(), BACKGROUND, preset="paper", n_local=10, **quick)(IMAGES[:2])
     assert found.scores.shape == (2, 64)
     assert 0.001 < np.abs(found.scores).max() < 0.0033  # three steps of a thousandth
@@ -760,18 +623,9 @@ def test_the_papers_preset_on_images():
 
 def test_the_user_overrides_the_preset():
     changed: dict[str, Any] = {
-        **{"solver": "game", "objective": "sum", "relaxed_g": "strict", "indicator": "soft", "optimiser": "plain"},
-        **{
-            "rate": 0.2,
-            "n_steps": 7,
-            "l1": 0.3,
-            "patience": 4,
-            "draw": "blocks",
-            "estimator": "weighted",
-            "n_factual": 3,
-        },
-        **{"n_perturb": 5, "n_resample": 6, "distance": "rms", "radius": 0.7, "tolerance": 0.1, "change": "target"},
-        **{"scale": "unit", "phi": 0.25},
+        **{"solver": "game", "relaxed_g": "strict", "rate": 0.2, "n_steps": 7, "estimator": "weighted"},
+        **{"n_factual": 3, "n_perturb": 5, "n_resample": 6, "n_background": 9, "distance": "rms", "radius": 0.7},
+        **{"tolerance": 0.1, "change": "target", "closeness": "subset", "scale": "unit", "phi": 0.25},
     }
     assert set(changed) == set(PAPER)
     for name, value in changed.items():
@@ -804,12 +658,12 @@ def test_no_preset_is_allowed():
 
 
 def released(x: Tensor) -> Any:
-    return fans.Explainer(Recorder(), BACKGROUND, preset="released", n_sweep=1, refine=0)(x).scores
+    return fans.Explainer(Recorder(), BACKGROUND, preset="released", n_sweep=1)(x).scores
 
 
 def test_the_released_mask_starts_as_integrated_gradients_and_moves_a_little(monkeypatch):
     captum = pytest.importorskip("captum.attr")
-    asked = fans.Explainer(Recorder(), BACKGROUND, preset="released", n_sweep=1, refine=0)
+    asked = fans.Explainer(Recorder(), BACKGROUND, preset="released", n_sweep=1)
     assert asked.task.space.n_features == 64
     assert asked.task.predict.kind == "output"
     assert (asked.settings.change, asked.settings.phi) == ("l2", 0.5)
@@ -878,40 +732,22 @@ def test_the_released_loss_by_hand():
 @pytest.mark.parametrize(
     ("model", "background", "settings", "solver"),
     [
-        (Recorder(), BACKGROUND, {}, "gradient"),
+        (Recorder(), BACKGROUND, {}, "chain"),
+        (Recorder(), BACKGROUND, {"preset": "paper"}, "relaxed"),
         (Recorder(), BACKGROUND, {"change": "label"}, "game"),
         (Recorder(), BACKGROUND, {"solver": "game"}, "game"),
         (lambda rows: rows.mean((1, 2, 3)), BACKGROUND, {}, "game"),
-        (torch.nn.Linear(4, 2), np.eye(4), {}, "game"),
+        (torch.nn.Linear(4, 2), np.eye(4), {}, "chain"),
     ],
 )
-def test_images_and_modules_climb_by_default(model, background, settings, solver):
+def test_modules_climb_by_default(model, background, settings, solver):
     assert settings_of(fans.Explainer(model, background, **settings))["solver"] == solver
-
-
-@pytest.mark.parametrize("init", [0.5, 0.2])
-@pytest.mark.parametrize("max_batch", [40, 8192])
-def test_scores_are_measured_from_a_neutral_start(init, max_batch):
-    """A share that did not move scores 0, one given up less: after one plain step, by hand from the gradient."""
-    asked = fans.Explainer(
-        Recorder(), BACKGROUND, solver="gradient", init=init, n_steps=1, rate=0.7, max_batch=max_batch, tolerance=0.01
-    )
-    images = BACKGROUND[:9]
-    s = torch.full((9, asked.task.space.n_features), init)
-    inputs = inputs_of(asked, asked.task.space.encode(images, "x"))
-    with asked.task.predict.session():
-        block = inputs.block(slice(0, 9)).block
-        climb = asked.method._climb()  # type: ignore[attr-defined]
-        _, slope = Step(asked.task, block, asked.settings, climb, torch.arange(9), s, 0).ascend()
-    moved = torch.sigmoid(torch.logit(s) + 0.7 * slope / slope.abs().amax(1, keepdim=True))
-    assert asked.scores(images) == pytest.approx((moved - init).numpy(), abs=1e-5)
-    assert (moved < init).any()
 
 
 def test_a_fine_grid_is_hit_in_blocks_at_random_offsets():
     """Each perturbation hits whole 2x2 blocks of one offset, each with probability phi; or, if asked, single cells."""
     background = np.random.default_rng(0).random((4, 1, 16, 16))
-    asked = fans.Explainer(torch.nn.Flatten(), background, output="raw", space=Image("pixel"), solver="gradient")
+    asked = fans.Explainer(torch.nn.Flatten(), background, output="raw", space=Image("pixel"))
     keys, n = draws.stream_keys(0, [5], "hits"), 4000
     offsets = set()
     blocks, single = (
@@ -941,3 +777,10 @@ def test_a_fine_grid_is_hit_in_blocks_at_random_offsets():
         assert hit.float().mean(0).numpy() == pytest.approx(np.full((16, 16), 0.8), abs=0.035)
     assert (single[:, 0, 0] == single[:, 0, 1]).float().mean() == pytest.approx(0.68, abs=0.03)  # 0.8^2 + 0.2^2
     assert (blocks[:, 0, 0] == blocks[:, 0, 1]).float().mean() == pytest.approx(0.84, abs=0.03)  # one offset in two
+
+
+def test_the_relaxation_asks_for_the_papers_closeness():
+    with pytest.raises(fans.InputError, match='closeness="subset" for solver="relaxed", which is the paper'):
+        fans.Explainer(Recorder(), BACKGROUND, solver="relaxed")
+    with pytest.raises(fans.FansError, match='a torch module for solver="relaxed", got function'):
+        fans.Explainer(lambda rows: rows.mean((1, 2, 3)), BACKGROUND, preset="paper")
