@@ -126,8 +126,8 @@ class PNS:
         holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
         se: `(B, 3)` standard errors of pns, pn, ps.
         interval: `(B, 3, 2)` pns, pn, ps by low, high, at `confidence`.
-        ess_nc: `(B,)` effective number of samples behind PN.
-        ess_sf: `(B,)` effective number of samples behind PS.
+        ess_nc: `(B,)` effective number of samples behind PN: of the joint PNS, those near the input.
+        ess_sf: `(B,)` effective number of samples behind PS, likewise.
         radius: `(B,)` b.
         tolerance: `(B,)` c.
         n_evaluations: model rows evaluated for all of it.

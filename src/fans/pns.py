@@ -275,7 +275,7 @@ def point(m: Moments, settings: Settings) -> Point:
     pn, ps = necessity(w_nc, m.p_unchanged), sufficiency(w_sf, m.p_changed)
     p_ab, p_nab = event_probability(w_nc), event_probability(w_sf)
     changes, holds = (
-        ((near * often).sum(-1) / near.sum(-1)).nan_to_num()
+        (near * often).sum(-1) / near.sum(-1)
         for near, often in ((m.near_subset, m.p_changed), (m.near_rest, m.p_unchanged))
     )
     return Point(combine(pn, p_ab, ps, p_nab, settings.prior), pn, ps, p_ab, p_nab, changes, holds)
