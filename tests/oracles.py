@@ -152,6 +152,7 @@ def exact_joint_pns(
     change: str = "target",
     target: int = 0,
     phi: float = 0.5,
+    std: np.ndarray | None = None,
     elements: Sequence[Sequence[int]] | None = None,
     alternatives: Sequence[np.ndarray] | None = None,
 ) -> dict[str, float]:
@@ -165,8 +166,9 @@ def exact_joint_pns(
     everywhere = [e for members in elements for e in members]
     inside = [j for j, chosen in enumerate(subset) if chosen]
     outside = [j for j, chosen in enumerate(subset) if not chosen]
-    std = background.std(axis=0)
-    std = np.where(std == 0, 1.0, std)
+    if std is None:
+        std = background.std(axis=0)
+        std = np.where(std == 0, 1.0, std)
     options = [np.broadcast_to(b, background.shape) for b in alternatives or [baseline]]
     k, changed, unchanged = [], [], []
     for i, row in enumerate(background):

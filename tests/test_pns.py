@@ -230,9 +230,9 @@ def test_what_was_used_is_printed(closeness):
 @pytest.mark.parametrize(
     ("closeness", "scale", "message"),
     [
-        ("input", "unit", "Expected `scale` to be one of 'joint', got 'unit'"),
-        ("input", "paper", "Expected `scale` to be one of 'joint', got 'paper'"),
-        ("subset", "joint", "Expected `scale` to be one of 'unit', 'paper', got 'joint'"),
+        ("input", "unit", "Expected `scale` with closeness=\"input\" to be one of 'joint', got 'unit'"),
+        ("input", "paper", "Expected `scale` with closeness=\"input\" to be one of 'joint', got 'paper'"),
+        ("subset", "joint", "Expected `scale` with closeness=\"subset\" to be one of 'unit', 'paper', got 'joint'"),
         ("all", None, "Expected `closeness` to be one of 'input', 'subset', got 'all'"),
         (None, None, "Expected `closeness` to be one of 'input', 'subset', got None"),
     ],

@@ -153,17 +153,17 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     rank = _ranks(scored.scores, present)
     tried = sizes(task.space.n_features)
     few, quick = _economical(block, len(tried), settings, selection.n_sweep)
-    candidates = torch.stack([rank < k for k in tried], 1) & present[:, None]
+    useful = ((scored.scores > 0) & present).sum(1)
+    candidates = torch.stack([rank < useful.clamp(max=k)[:, None] for k in tried], 1) & present[:, None]
     trials = run_trials(task, few, candidates, "sweep", quick)
     n_tried = len(tried)
     near = closeness(trials, few.radius.repeat_interleave(n_tried), quick)
     found = moments(near, trials, few.tolerance.repeat_interleave(n_tried), quick)
     terms = pns_terms(found, quick).view(len(rank), n_tried, -1)
-    useful = (scored.scores > 0) & present
-    n_chosen = _size(terms.mean(2), tried, useful.sum(1), selection.enough)
+    n_chosen = _size(terms.mean(2), tried, useful, selection.enough)
     counts = _counts(few, terms.shape[2])
     again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
-    resized = torch.stack([_size(value, tried, useful.sum(1), selection.enough) for value in again.unbind(1)], 1)
+    resized = torch.stack([_size(value, tried, useful, selection.enough) for value in again.unbind(1)], 1)
     orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
     members = [_ranks(scores, present) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
     stability = torch.stack([m & present for m in members]).double().mean(0)
