@@ -23,8 +23,10 @@ import fans
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(150, 6))
 INPUTS = RNG.normal(size=(9, 6))
-ARRAYS = ("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance", "target")
-ARRAYS += ("direction", "stability", "changes", "holds")
+ARRAYS = (
+    *("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance", "target"),
+    *("direction", "stability", "changes", "holds"),
+)
 
 
 def rule(rows: np.ndarray) -> np.ndarray:
@@ -307,8 +309,9 @@ def test_more_effort_is_more_rows_and_every_setting_may_still_be_overridden(mode
     rows = [fans.Explainer(model, BACKGROUND, effort=effort)(INPUTS[:2]).n_evaluations for effort in efforts]
     assert (2 * rows[0] < rows[1]).all()
     assert (2 * rows[1] < rows[2]).all()
-    plain, named = (fans.Explainer(model, BACKGROUND, **how)(INPUTS[:2]) for how in ({}, {"effort": "normal"}))
-    check_same(plain, named)
+    check_same(
+        fans.Explainer(model, BACKGROUND)(INPUTS[:2]), fans.Explainer(model, BACKGROUND, effort="normal")(INPUTS[:2])
+    )
     own = fans.Explainer(model, BACKGROUND, effort="high", n_local=3, n_sweep=50)(INPUTS[:1])
     assert own.evaluations["reference"][0] == 4
     assert own.evaluations["sweep"][0] <= 100

@@ -854,7 +854,7 @@ def test_a_cell_is_the_smallest_patch_of_which_32_span_the_longer_side(size, sid
     assert fitted.feature_names == Image("patch", patch=side).fit(random(2, *size)).feature_names
     assert fitted.n_features == -(-size[0] // side) * -(-size[1] // side)
     units = fitted.units(fitted.encode(random(1, *size), "x"))
-    np.testing.assert_array_equal(units.of_element[0], tiles(*size, side).ravel())
+    np.testing.assert_array_equal(units.of_element[0], tiles(size[0], size[1], side).ravel())
 
 
 def test_cells_are_what_the_chain_takes():

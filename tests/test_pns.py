@@ -245,7 +245,7 @@ def test_a_scale_belongs_to_a_closeness(closeness, scale, message):
 @READINGS
 def test_the_default_scale_is_that_of_the_closeness(closeness):
     background = np.random.default_rng(3).normal(size=(40, 4))
-    by_name = {"input": "joint", "subset": "unit"}
+    by_name: dict[str, Any] = {"input": "joint", "subset": "unit"}
     settings: dict[str, Any] = {"background": background, "radius": 1.0, "closeness": closeness}
     named, unnamed = (fans.pns(smooth, X, SUBSET, scale=s, **settings) for s in (by_name[closeness], None))
     assert named.pns == unnamed.pns
@@ -375,9 +375,9 @@ def test_the_paper_example_1(closeness, search):
     for size in (1, 2, 3):
         for members in itertools.combinations(range(3), size):
             subset = np.isin(np.arange(3), members)
-            for estimator, values in found.items():
+            for estimator, of in found.items():
                 settings: dict[str, Any] = {"estimator": estimator, "closeness": closeness, "search": search}
-                values[members] = fans.pns(h, x, subset, background=background, baseline=0, **settings).pns[0]
+                of[members] = fans.pns(h, x, subset, background=background, baseline=0, **settings).pns[0]
     for of in found.values():
         assert of[(2,)] == 0.0
         assert of[(0,)] > 0.05
