@@ -56,6 +56,12 @@ def soft(d: float, width: float, kernel: str) -> float:
     return math.exp(-(d**2) / (2 * width**2))
 
 
+def mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The weighted mean, NaN without weight."""
+    total = sum(weights)
+    return sum(w * v for w, v in zip(weights, values, strict=True)) / total if total > 0 else math.nan
+
+
 def exact_pns(
     f: Function,
     x: np.ndarray,
@@ -76,6 +82,8 @@ def exact_pns(
 ) -> dict[str, float]:
     """PN, PS, P(A,B), P(not-A,not-B), PNS and both effective sizes, by enumeration of every perturbation.
 
+    The paper's reading: samples count by their closeness on s in one term, and on the rest in the other.
+
     `elements` lists the elements of each feature, which are perturbed together (by default each is one of its own); a
     distance is over elements. A `baseline` of the background's shape is each sample's own.
     """
@@ -92,18 +100,21 @@ def exact_pns(
         std = background.std(axis=0)
         std = np.where(std == 0, 1.0, std)
     w_nc, w_sf, unchanged, changed = [], [], [], []
+    near: list[list[float]] = [[], []]
     for row, missing in zip(background, baselines, strict=True):
-        soft_in = soft_out = p_changed = p_unchanged = 0.0
+        moved_in = soft_out = p_changed = p_unchanged = 0.0
         for hit, p in patterns(inside, phi):
             d = change_of(f, row, of(hit), missing, change, target)
-            soft_in += p * soft(d, tolerance, kernel)
+            moved_in += p * (1 - soft(d, tolerance, kernel))  # exactly 0 if nothing moves
             p_changed += p * (d > tolerance)
         for hit, p in patterns(outside, phi):
             d = change_of(f, row, of(hit), missing, change, target)
             soft_out += p * soft(d, tolerance, kernel)
             p_unchanged += p * (d <= tolerance)
-        w_nc.append(closeness(x, row, of(inside), std, radius, kernel, distance) * (1 - soft_in))
-        w_sf.append(closeness(x, row, of(outside), std, radius, kernel, distance) * soft_out)
+        for side, features in zip(near, (inside, outside), strict=True):
+            side.append(closeness(x, row, of(features), std, radius, kernel, distance))
+        w_nc.append(near[0][-1] * moved_in)
+        w_sf.append(near[1][-1] * soft_out)
         changed.append(p_changed)
         unchanged.append(p_unchanged)
     n = len(background)
@@ -120,9 +131,103 @@ def exact_pns(
         "p_ab": p_ab,
         "p_nab": p_nab,
         "pns": scale * (term_nc + term_sf),
+        "changes": mean(changed, near[0]),
+        "holds": mean(unchanged, near[1]),
         "ess_nc": sum(w_nc) ** 2 / sum(w * w for w in w_nc) if sum(w_nc) > 0 else 0.0,
         "ess_sf": sum(w_sf) ** 2 / sum(w * w for w in w_sf) if sum(w_sf) > 0 and outside else 0.0,
     }
+
+
+def exact_joint_pns(
+    f: Function,
+    x: np.ndarray,
+    subset: Sequence[bool] | np.ndarray,
+    background: np.ndarray,
+    baseline: np.ndarray,
+    radius: float,
+    tolerance: float,
+    *,
+    kernel: str = "gaussian",
+    distance: str = "rms",
+    change: str = "target",
+    target: int = 0,
+    phi: float = 0.5,
+    std: np.ndarray | None = None,
+    elements: Sequence[Sequence[int]] | None = None,
+    alternatives: Sequence[np.ndarray] | None = None,
+) -> dict[str, float]:
+    """The joint probability that perturbing s changes f and perturbing the rest does not, by enumeration.
+
+    Arguments as in `exact_pns`; samples count by their closeness on all features. `alternatives` are several baselines
+    of the background's shape, each as likely as the others in every perturbation; they take the place of `baseline`.
+    """
+    if elements is None:
+        elements = [[j] for j in range(len(x))]
+    everywhere = [e for members in elements for e in members]
+    inside = [j for j, chosen in enumerate(subset) if chosen]
+    outside = [j for j, chosen in enumerate(subset) if not chosen]
+    if std is None:
+        std = background.std(axis=0)
+        std = np.where(std == 0, 1.0, std)
+    options = [np.broadcast_to(b, background.shape) for b in alternatives or [baseline]]
+    k, changed, unchanged = [], [], []
+    for i, row in enumerate(background):
+        moves = []
+        for features in (inside, outside):
+            p_moves = 0.0
+            for missing, (hit, p) in itertools.product(options, list(patterns(features, phi))):
+                hit_elements = [e for j in hit for e in elements[j]]
+                p_moves += p / len(options) * (change_of(f, row, hit_elements, missing[i], change, target) > tolerance)
+            moves.append(p_moves)
+        k.append(closeness(x, row, everywhere, std, radius, kernel, distance))
+        changed.append(moves[0])
+        unchanged.append(1 - moves[1])
+    changes, holds = mean(changed, k), mean(unchanged, k) if outside else 1.0
+    pns = mean([a * b for a, b in zip(changed, unchanged, strict=True)], k)
+    ess = sum(k) ** 2 / sum(a * a for a in k) if sum(k) > 0 else 0.0
+    return {
+        "pns": pns,
+        "pn": 1.0 if not outside else pns / changes if changes > 0 else math.nan,
+        "ps": pns / holds if holds > 0 else math.nan,
+        "p_ab": changes,
+        "p_nab": mean(unchanged, k),
+        "changes": changes,
+        "holds": holds,
+        "ess_nc": ess,
+        "ess_sf": ess,
+    }
+
+
+def population_joint_pns(
+    f: Function,
+    x: np.ndarray,
+    subset: Sequence[bool] | np.ndarray,
+    radius: float,
+    tolerance: float,
+    *,
+    baseline: float | None,
+    phi: float = 0.5,
+    n: int = 400_000,
+    n_draws: int = 8,
+    seed: int = 54321,
+) -> np.ndarray:
+    """The joint PNS, PN and PS for independent standard normal features, by brute force; as `population_pns`."""
+    rng = np.random.default_rng(seed)
+    chosen = np.asarray(subset)
+    rows = rng.normal(size=(n, len(chosen)))
+    before = f(rows)
+    k = np.exp(-((rows - x) ** 2).mean(axis=1) / (2 * radius**2))
+    moves = []
+    for side in (chosen, ~chosen):
+        count = np.zeros(n)
+        for _ in range(n_draws):
+            hit = (rng.random(rows.shape) < phi) & side
+            other = rng.normal(size=rows.shape) if baseline is None else baseline
+            count += np.abs(f(np.where(hit, other, rows)) - before) > tolerance
+        moves.append(count / n_draws)
+    changed, unchanged = moves[0], 1 - moves[1]
+    both = (k * changed * unchanged).sum()
+    return np.array([both / k.sum(), both / (k * changed).sum(), both / (k * unchanged).sum()])
 
 
 def population_pns(

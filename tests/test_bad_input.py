@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.numpy import save_file
-from sklearn.ensemble import VotingClassifier
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -184,18 +184,21 @@ def test_declared_codes_are_not_rounded(code):
         fans.pns(lambda f: f["a"].to_numpy(), x, ["a"], background=frame, space=Table(categorical=["code"]))
 
 
-def test_one_background_row_and_a_fixed_baseline():
+@pytest.mark.parametrize("closeness", ["input", "subset"])
+def test_one_background_row_and_a_fixed_baseline(closeness):
     """By hand: one row a half away on each feature; features hit half of the time; only the first one matters."""
     background, x = np.array([[2.0, 1.0]]), np.array([2.5, 1.5])  # scales: 1
     with pytest.warns(fans.FansWarning, match=r"1\.0 of 1"):
         out = fans.pns(
             lambda a: a[:, 0], x, [True, False], background=background, baseline=0.0, radius=0.5, tolerance=0.1,
-            estimator="exact",
+            estimator="exact", closeness=closeness,
         )  # fmt: skip
     near = np.exp(-0.5)
     np.testing.assert_allclose([out.pn[0], out.ps[0]], [1.0, 0.5])
-    np.testing.assert_allclose([out.p_ab[0], out.p_nab[0]], [near * 0.5, near])
-    np.testing.assert_allclose(out.pns, [0.5 * (near * 0.5 + 0.5 * near)])
+    of_subset = [near * 0.5, near, 0.5 * (near * 0.5 + 0.5 * near)]
+    expected = [0.5, 1.0, 0.5] if closeness == "input" else of_subset  # a single row counts for all, however far
+    np.testing.assert_allclose([out.p_ab[0], out.p_nab[0], out.pns[0]], expected)
+    np.testing.assert_allclose([out.changes[0], out.holds[0]], [0.5, 1.0])
     assert np.isfinite(out.interval).all()
 
 
@@ -222,8 +225,9 @@ def test_a_constant_column_counts_as_scale_one(other):
     background = np.c_[ROWS[:, :2], [5.0, other] * 20]
     x = np.array([0.0, 0.0, 5.7])
     out = fans.pns(
-        lambda a: a[:, 2], x, ["x3"], background=background, baseline=0.0, radius=0.5, tolerance=0.01, n_factual=4000
-    )
+        lambda a: a[:, 2], x, ["x3"], background=background, baseline=0.0, radius=0.5, tolerance=0.01, n_factual=4000,
+        closeness="subset",
+    )  # fmt: skip
     np.testing.assert_allclose(out.p_ab, 0.5 * np.exp(-(0.7**2) / (2 * 0.5**2)), rtol=0.02)
     assert out.pn[0] == 1.0
     explained = fans.Explainer(lambda a: a[:, 2], background, baseline=0.0, radius=0.5)(x)
@@ -285,7 +289,7 @@ def test_subsets(ask, subset, message):
         ("distance", "'rms', 'l2'"),
         ("change", "'target', 'fall', 'l2', 'label'"),
         ("estimator", "'exact', 'weighted', 'resample'"),
-        ("scale", "'unit', 'paper'"),
+        ("closeness", "'input', 'subset'"),
         ("radius", "'scott', 'ess', 'paper'"),
         ("tolerance", "'noise', 'paper'"),
         ("output", "'probability', 'raw'"),
@@ -296,6 +300,20 @@ def test_subsets(ask, subset, message):
 def test_unknown_values(ask, name, known):
     with pytest.raises(fans.InputError, match=f"`{name}` to be one of {known}.*, got 'wrong'"):
         ask(**{name: "wrong"})
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scale": "wrong"}, "`scale` with closeness=\"input\" to be one of 'joint', got 'wrong'"),
+        ({"scale": "unit"}, "`scale` with closeness=\"input\" to be one of 'joint', got 'unit'"),
+        ({"scale": "joint", "closeness": "subset"}, "closeness=\"subset\" to be one of 'unit', 'paper', got 'joint'"),
+    ],
+)
+def test_scales_of_another_closeness(ask, settings, message):
+    with pytest.raises(fans.InputError, match=exactly(message)):
+        ask(**settings)
 
 
 @pytest.mark.parametrize("name", ["radius", "tolerance"])
@@ -310,7 +328,14 @@ def test_unknown_methods_and_settings():
         fans.Explainer(difference, ROWS, method="fan")
     with pytest.raises(fans.InputError, match=r"'n_pairs'.*'tolerance'.*, got 'n_pair'; did you mean 'n_pairs'\?"):
         fans.Explainer(difference, ROWS, n_pair=3)
-    with pytest.raises(fans.InputError, match=r"`solver` to be one of 'game'.*, got 'magic'"):
+    for gone in ("price", "refine", "search"):
+        with pytest.raises(fans.InputError, match=f"a setting to be one of .*, got '{gone}'"):
+            fans.Explainer(difference, ROWS, **{gone: 1})  # type: ignore[arg-type]
+    with pytest.raises(fans.InputError, match=r"`effort` to be one of 'low', 'normal', 'high', got 'hard'"):
+        fans.Explainer(difference, ROWS, effort="hard")  # type: ignore[arg-type]
+    with pytest.raises(fans.InputError, match=r"`tolerance` to be one of 'noise', 'paper', got 'search'"):
+        fans.Explainer(difference, ROWS, tolerance="search")
+    with pytest.raises(fans.InputError, match=r"`solver` to be one of 'auto', 'chain', 'game'.*, got 'magic'"):
         fans.Explainer(difference, ROWS, solver="magic")
 
 
@@ -321,8 +346,10 @@ def test_unknown_methods_and_settings():
         ({"n_perturb": 0}, "`n_perturb` as a whole number of at least 1, got 0"),
         ({"n_factual": 1.5}, "`n_factual` as a whole number of at least 1, got 1.5"),
         ({"n_resample": -1}, "`n_resample` as a whole number of at least 1, got -1"),
-        ({"phi": 0}, "`phi` between 0 and 1, got 0"),
-        ({"phi": "half"}, "`phi` between 0 and 1, got 'half'"),
+        ({"phi": 0}, "`phi` above 0 and up to 1, got 0"),
+        ({"phi": 1.1}, "`phi` above 0 and up to 1, got 1.1"),
+        ({"phi": np.nan}, "`phi` above 0 and up to 1, got nan"),
+        ({"phi": "half"}, "`phi` above 0 and up to 1, got 'half'"),
         ({"confidence": 2}, "`confidence` between 0 and 1, got 2"),
         ({"confidence": None}, "`confidence` between 0 and 1, got None"),
         ({"radius": 0}, "`radius` above 0, got 0"),
@@ -377,8 +404,11 @@ def test_ids(ask, ids, message):
         ({"n_background": -1}, "`n_background` as a whole number of at least 0, got -1"),
         ({"n_local": 1.5}, "`n_local` as a whole number of at least 0, got 1.5"),
         ({"n_sweep": 0}, "`n_sweep` as a whole number of at least 1, got 0"),
-        ({"refine": -1}, "`refine` as a whole number of at least 0, got -1"),
-        ({"price": "high"}, "`price` of at least 0, got 'high'"),
+        ({"enough": 0}, "`enough` above 0 and up to 1, got 0"),
+        ({"enough": 1.5}, "`enough` above 0 and up to 1, got 1.5"),
+        ({"enough": "most"}, "`enough` above 0 and up to 1, got 'most'"),
+        ({"n_rows": 3}, "`n_rows` as a whole number of at least 4, got 3"),
+        ({"n_rows": 7}, "`n_rows` as an even number, half of them for either side, got 7"),
     ],
 )
 def test_bad_explainer_settings(settings, message):
@@ -389,7 +419,7 @@ def test_bad_explainer_settings(settings, message):
 def test_numpy_numbers_are_numbers():
     """A seed from `np.arange` is the same seed, and the settings can still be saved."""
     ours = through_explainer(seed=np.int64(3), max_batch=np.int32(50), radius=np.float32(2.0), phi=np.float32(0.5))
-    theirs = through_explainer(seed=3, max_batch=50)
+    theirs = through_explainer(seed=3, max_batch=50, phi=0.5)
     np.testing.assert_array_equal(ours.scores, theirs.scores)
     assert (type(ours.seed), type(ours.settings["radius"])) == (int, float)
 
@@ -517,8 +547,60 @@ def test_classifiers_without_probabilities(ask, model):
 
 def test_categories_have_no_gradient():
     frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [True, False, True, False]})
-    with pytest.raises(fans.InputError, match='numbers in every column for solver="gradient", got categories'):
-        fans.Explainer(torch.nn.Linear(2, 2), frame, solver="gradient")
+    with pytest.raises(fans.InputError, match='numbers in every column for solver="chain", got categories'):
+        fans.Explainer(torch.nn.Linear(2, 2), frame, solver="chain")
+
+
+class Masked(nn.Module):
+    """Forbids a class by an infinite logit."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.stack([rows[:, 0], rows[:, 1], torch.full_like(rows[:, 0], self.value)], 1)
+
+
+@BOTH
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinite_logits(ask, value):
+    message = "Expected finite outputs from the model, got NaN or infinity for 40 of 40 rows; check the model on the ba"
+    with pytest.raises(fans.ModelError, match=exactly(message)) as caught:
+        ask(model=Masked(value))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_of_one_class_is_changed_by_nothing_and_says_so():
+    model = RandomForestClassifier(3).fit(ROWS, np.full(40, "yes"))
+    found = through_explainer(model=model)
+    assert not found.subset.any()
+    assert (found.holds[0], found.pns[0], found.prediction[0]) == (1.0, 0.0, 1.0)
+    assert found.sentences[0].startswith(
+        "Nothing changes P(yes): whatever is changed near this input, it stays within 0.1 in 100 % of trials."
+    )
+    asked = through_pns(model=model)
+    assert (asked.pns[0], asked.changes[0], asked.holds[0], asked.tolerance[0]) == (0.0, 0.0, 1.0, 0.1)
+    with pytest.raises(fans.InputError, match='several class outputs for change="label", got a single one'):
+        through_explainer(model=model, change="label")
+
+
+class Outside(nn.Module):
+    """Answers correctly, but leaves torch on the way."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(rows.detach().numpy()[:, :2].copy())
+
+
+@pytest.mark.parametrize("method", ["fans", "saliency"])
+def test_a_module_without_a_gradient(method):
+    settings: dict[str, Any] = {"solver": "chain"} if method == "fans" else {}
+    message = "Expected a gradient, got none from Outside, whose outputs do not follow from its inputs by different"
+    with pytest.raises(fans.ModelError, match=exactly(message)) as caught:
+        fans.Explainer(Outside(), ROWS, method=method, **settings)(ROWS[0])
+    assert 'solver="game"' in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert fans.Explainer(Outside(), ROWS, solver="game")(ROWS[0]).subset[0, :2].any()
 
 
 @BOTH

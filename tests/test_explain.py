@@ -1,5 +1,6 @@
 """The explainer: what it promises of its results, its draws, its costs and its files."""
 
+import itertools
 import json
 import math
 import warnings
@@ -22,7 +23,10 @@ import fans
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(150, 6))
 INPUTS = RNG.normal(size=(9, 6))
-ARRAYS = ("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance", "target")
+ARRAYS = (
+    *("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance", "target"),
+    *("direction", "stability", "changes", "holds"),
+)
 
 
 def rule(rows: np.ndarray) -> np.ndarray:
@@ -74,14 +78,16 @@ def test_batch_size_chunking_and_order_do_not_matter(max_batch):
     check_same(part, whole[order], 1e-5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"solver": "gradient", "n_steps": 3}])
+@pytest.mark.parametrize("settings", [{}, {"solver": "chain", "n_steps": 3}, {"solver": "game"}])
 def test_the_scores_alone_are_those_of_the_explanation(settings):
     model, counted = network(), []
     explainer = fans.Explainer(model, BACKGROUND, **settings)
     whole = explainer(INPUTS, target=1, ids=range(20, 29))
     model.register_forward_hook(lambda *call: counted.append(len(call[2])))
     assert explainer.scores(INPUTS, target=1, ids=range(20, 29)) == pytest.approx(whole.scores, abs=1e-6)
-    assert sum(counted) == (whole.evaluations["reference"] + whole.evaluations["scoring"]).sum()
+    # The game asks about the neighbours too, the chain about the input alone.
+    around = whole.evaluations["reference"] if settings.get("solver") == "game" else np.ones(9, int)
+    assert sum(counted) == (around + whole.evaluations["scoring"]).sum()
 
 
 def test_the_seed_changes_the_draws_and_fixes_them():
@@ -107,7 +113,7 @@ def test_every_model_row_is_counted():
     e = explainer(INPUTS[:4])
     assert sum(rows_seen) == int(e.n_evaluations.sum()) + int(e.evaluations["shared"])
     assert max(rows_seen) <= 500
-    assert set(e.evaluations) == {"reference", "scoring", "sweep", "strict", "shared"}
+    assert set(e.evaluations) == {"reference", "scoring", "sweep", "direct", "strict", "shared"}
     before = sum(rows_seen)
     found = explainer.score(INPUTS[:2], np.arange(6) < 2)
     assert sum(rows_seen) - before == found.n_evaluations
@@ -222,28 +228,35 @@ def test_progress_reports_every_block():
 
 
 def test_numpy_numbers_are_settings_like_any_other(tmp_path):
-    found = fans.Explainer(rule, BACKGROUND, n_pairs=np.int64(50), n_perturb=np.int32(4), price=np.float32(1))(
+    found = fans.Explainer(rule, BACKGROUND, n_pairs=np.int64(50), n_perturb=np.int32(4), enough=np.float32(1))(
         INPUTS[0]
     )
     assert fans.load(found.save(tmp_path / "e.safetensors")).settings["n_pairs"] == 50
 
 
-def test_the_search_for_a_radius_widens_it():
-    plain, searched = (fans.Explainer(rule, BACKGROUND, search=s)(INPUTS[:3]) for s in (False, True))
-    assert (searched.radius >= plain.radius).all()
-    assert (searched.pns > plain.pns).all()
-
-
-@pytest.mark.parametrize(("tolerance", "relative"), [(None, True), ("noise", True), ("paper", False)])
-def test_the_noise_rules_give_the_tolerance_of_pns(tolerance, relative):
-    """On a background of which all rows are used, the explainer's tolerance is that of `fans.pns`."""
+@pytest.mark.parametrize("tolerance", [None, "noise", "paper", 0.07])
+def test_the_tolerance_is_that_of_pns(tolerance):
+    """On a background of which all rows are used, the tolerance is that of `fans.pns`, the same for all inputs."""
     rows = BACKGROUND * np.array([1.0, 5.0, 1, 1, 1, 1])
-    settings: dict[str, Any] = {"radius": 3.0, "tolerance": tolerance}
-    found = fans.Explainer(rule, rows, n_background=150, **settings)(rows[0])
-    asked = fans.pns(rule, rows[0], np.arange(6) < 2, background=rows, n_factual=1, n_perturb=1, **settings)
-    assert found.tolerance[0] == asked.tolerance[0]
-    other = fans.pns(rule, rows[0], np.arange(6) < 2, background=rows, n_factual=1, n_perturb=1, radius=3.0)
-    assert (found.tolerance[0] == other.tolerance[0]) == relative
+    found = fans.Explainer(rule, rows, n_background=150, radius=3.0, tolerance=tolerance)(rows[:3])
+    asked = {
+        c: fans.pns(rule, rows[0], np.arange(6) < 2, background=rows, n_factual=1, n_perturb=1, radius=3.0, tolerance=c)
+        for c in (None, "noise", "paper", 0.07)
+    }
+    assert found.tolerance == pytest.approx(np.full(3, asked[tolerance].tolerance[0]), rel=1e-9)
+    assert len({p.tolerance[0] for p in asked.values()}) == 4
+    assert asked[None].tolerance[0] == 0.1
+
+
+@pytest.mark.parametrize("weight", [1.0, 100.0])
+def test_a_regressors_tolerance_is_a_tenth_of_its_deviation(weight):
+    """So that the unit of the output plays no part in what is chosen."""
+    model = lambda rows: weight * (rows[:, 0] + 0.5 * rows[:, 3])
+    found = fans.Explainer(model, BACKGROUND)(INPUTS[:3])
+    assert found.tolerance == pytest.approx(0.1 * model(BACKGROUND).std())
+    same = fans.Explainer(lambda rows: model(rows) / weight, BACKGROUND)(INPUTS[:3])
+    assert np.array_equal(found.subset, same.subset)
+    assert found.pns == pytest.approx(same.pns)
 
 
 def test_without_background_samples_the_noise_rule_still_has_the_background():
@@ -252,10 +265,56 @@ def test_without_background_samples_the_noise_rule_still_has_the_background():
     assert fans.Explainer(rule, BACKGROUND, n_background=0, **settings)(INPUTS[0]).tolerance == expected > 0
 
 
-def test_a_fixed_tolerance_stays_fixed_when_the_radius_is_searched_for():
-    found = fans.Explainer(rule, BACKGROUND, tolerance=0.07, search=True)(INPUTS[:2])
-    assert found.tolerance.tolist() == [0.07, 0.07]
-    assert fans.Explainer(rule, BACKGROUND, tolerance=0.07).score(INPUTS[0], found.subset[0]).tolerance[0] == 0.07
+def test_directions_are_the_change_of_the_output_when_a_feature_alone_is_missing():
+    """By hand, against a fixed baseline; unread columns move nothing."""
+    found = fans.Explainer(rule, BACKGROUND, baseline=0.5)(INPUTS)
+    for i, row in enumerate(INPUTS):
+        for j in range(6):
+            without = row.copy()
+            without[j] = 0.5
+            moved = (rule(without[None]) - rule(row[None]))[0, found.target[i]]
+            assert found.direction[i, j] == pytest.approx(moved, abs=1e-12)
+    assert (found.evaluations["direct"] == 6).all()
+
+
+def test_stability_is_a_share_of_resampled_runs(explanation):
+    assert set(np.round(10 * explanation.stability, 9).ravel()) <= set(range(11))
+    assert explanation.stability[explanation.subset].mean() > 0.9
+    assert (explanation.stability[:, 2:] <= 0.2).all()  # what the model does not read
+
+
+def test_a_subset_need_not_be_larger_for_less():
+    sizes = [
+        fans.Explainer(rule, BACKGROUND, enough=enough)(INPUTS).subset.sum(axis=1) for enough in (0.3, 0.6, 0.9, 1.0)
+    ]
+    for smaller, larger in itertools.pairwise(sizes):
+        assert (smaller <= larger).all()
+
+
+def test_where_nothing_changes_the_prediction_the_subset_is_empty_and_says_so():
+    found = fans.Explainer(lambda rows: np.tile([0.3, 0.7], (len(rows), 1)), BACKGROUND)(INPUTS[:2])
+    assert not found.subset.any()
+    assert (found.stability == 0).all()
+    assert (found.pns == 0).all()
+    assert (found.changes == 0).all()
+    assert (found.holds == 1).all()
+    assert (found.direction == 0).all()
+    told = "Nothing changes P(1): whatever is changed near this input, it stays within 0.1 in 100 % of trials."
+    assert all(sentence.startswith(told) for sentence in found.sentences)
+
+
+@pytest.mark.parametrize("model", [rule, network()], ids=["game", "chain"])
+def test_more_effort_is_more_rows_and_every_setting_may_still_be_overridden(model):
+    efforts: tuple[Any, ...] = ("low", "normal", "high")
+    rows = [fans.Explainer(model, BACKGROUND, effort=effort)(INPUTS[:2]).n_evaluations for effort in efforts]
+    assert (2 * rows[0] < rows[1]).all()
+    assert (2 * rows[1] < rows[2]).all()
+    check_same(
+        fans.Explainer(model, BACKGROUND)(INPUTS[:2]), fans.Explainer(model, BACKGROUND, effort="normal")(INPUTS[:2])
+    )
+    own = fans.Explainer(model, BACKGROUND, effort="high", n_local=3, n_sweep=50)(INPUTS[:1])
+    assert own.evaluations["reference"][0] == 4
+    assert own.evaluations["sweep"][0] <= 100
 
 
 def test_real_data_beats_a_random_subset_of_the_same_size():

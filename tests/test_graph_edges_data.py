@@ -136,7 +136,7 @@ def test_a_removed_edge_is_none(name):
 
 
 def test_weights_have_a_gradient():
-    explainer = fans.Explainer(seeded(Weighted), graph(edge_weight=0), n_local=5, solver="gradient")
+    explainer = fans.Explainer(seeded(Weighted), graph(edge_weight=0), n_local=5, solver="chain")
     assert np.abs(explainer(NODES).scores).max() > 0
 
 

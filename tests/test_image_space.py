@@ -14,20 +14,18 @@ from torch import nn
 import fans
 from fans import draws
 from fans.explainers import _game
-from fans.pns import MEANINGFUL
 from fans.spaces import Image, Table, guess_space
 from fans.spaces._shared import Blocks, FeatureSpace, Units
 from fans.spaces.image import FittedImage
 from fans.superpixels import superpixels
 from fans.task import Task
 from fans.trials import Reference
-from tests.oracles import exact_pns
+from tests.oracles import exact_joint_pns, exact_pns
 
 # The samples of most tests are few on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
 
-ALWAYS = 1 - 1e-9
-"""A probability of a hit that no test will see fail."""
+ENUMERATION: dict[str, Any] = {"input": exact_joint_pns, "subset": exact_pns}
 
 
 def random(*shape: int, seed: int = 0) -> Any:
@@ -108,13 +106,33 @@ def blurred(images: Any, channels: str, sigma: float) -> Any:
     return out[:, 0] if channels == "none" else np.moveaxis(out, 1, {"first": 1, "last": -1}[channels])
 
 
-@pytest.mark.parametrize("baseline", [0.3, "zero", "mean", "blur", "image"])
+def own_colour(images: Any, channels: str) -> Any:
+    """Images whose every pixel has the mean colour of the image."""
+    out = np.empty_like(planes_of(images, channels))
+    for image, planes in zip(out, planes_of(images, channels), strict=True):
+        for plane, values in zip(image, planes, strict=True):
+            plane[:] = values.sum() / values.size
+    return out[:, 0] if channels == "none" else np.moveaxis(out, 1, {"first": 1, "last": -1}[channels])
+
+
+def border_colour(images: Any, channels: str) -> Any:
+    """Images whose every pixel has the median colour of the image's four edges; of two in the middle the lower."""
+    out = np.empty_like(planes_of(images, channels))
+    for image, planes in zip(out, planes_of(images, channels), strict=True):
+        for plane, values in zip(image, planes, strict=True):
+            edges = sorted([*values[0], *values[-1], *values[:, 0], *values[:, -1]])
+            plane[:] = edges[len(edges) // 2 - 1]
+    return out[:, 0] if channels == "none" else np.moveaxis(out, 1, {"first": 1, "last": -1}[channels])
+
+
+@pytest.mark.parametrize("closeness", ["input", "subset"])
+@pytest.mark.parametrize("baseline", [0.3, "zero", "mean", "blur", "own", "border", "image"])
 @pytest.mark.parametrize(
     ("channels", "height", "width", "n_channels", "side"),
     [("first", 2, 3, 1, 1), ("first", 2, 3, 2, 1), ("last", 3, 2, 2, 1), ("none", 2, 3, 1, 1), ("first", 3, 5, 2, 2),
      ("last", 3, 5, 2, 2), ("none", 5, 5, 1, 3)],
 )  # fmt: skip
-def test_pns_is_that_of_the_enumeration(channels, height, width, n_channels, side, baseline):
+def test_pns_is_that_of_the_enumeration(channels, height, width, n_channels, side, baseline, closeness):
     shape = shaped(channels, height, width, n_channels)
     background, x = random(12, *shape), random(2, *shape, seed=1)
     background.reshape(12, -1)[:, 1] = 0.25  # an element that is constant counts as scale 1
@@ -126,6 +144,8 @@ def test_pns_is_that_of_the_enumeration(channels, height, width, n_channels, sid
         "zero": np.zeros(shape),
         "mean": _channel_means(background, channels),
         "blur": blurred(background, channels, 1.5),
+        "own": own_colour(background, channels),
+        "border": border_colour(background, channels),
         "image": image,
     }.get(str(baseline), np.full(shape, 0.3))
     missing = np.broadcast_to(missing, background.shape).reshape(12, -1)
@@ -134,9 +154,10 @@ def test_pns_is_that_of_the_enumeration(channels, height, width, n_channels, sid
         out = fans.pns(
             curved, x, subset, background=background, space=space, baseline=image if baseline == "image" else baseline,
             radius=1.3, tolerance=0.2, change=kind, distance=distance, target=0, estimator="exact",  # type: ignore[arg-type]
+            closeness=closeness,
         )  # fmt: skip
         for i in range(2):
-            oracle = exact_pns(
+            oracle = ENUMERATION[closeness](
                 curved, x[i].ravel(), subset, background.reshape(12, -1), missing, 1.3, 0.2, change=kind,
                 distance=distance, elements=elements,
             )  # fmt: skip
@@ -151,18 +172,19 @@ def _channel_means(background: Any, channels: str) -> Any:
     return planes[0] if channels == "none" else planes if channels == "first" else np.moveaxis(planes, 0, -1)
 
 
-def test_pns_of_superpixels_is_that_of_the_enumeration():
+@pytest.mark.parametrize("closeness", ["input", "subset"])
+def test_pns_of_superpixels_is_that_of_the_enumeration(closeness):
     background, x = random(12, 2, 4, 4), random(2, 2, 4, 4, seed=1)
     space = Image(n_segments=4, compactness=0.2)
     subset = np.array([True, False, False, True])
     out = fans.pns(curved, x, subset, background=background, space=space, baseline=0.1, radius=1.0, tolerance=0.2,
-                   target=1, estimator="exact")  # fmt: skip
+                   target=1, estimator="exact", closeness=closeness)  # fmt: skip
     labels = superpixels(torch.from_numpy(x), 4, 0.2).numpy()
     assert not np.array_equal(labels[0], labels[1])
     for i in range(2):
         of_element = np.concatenate([labels[i].ravel()] * 2)
         elements = [np.flatnonzero(of_element == f).tolist() for f in range(4)]
-        oracle = exact_pns(
+        oracle = ENUMERATION[closeness](
             curved, x[i].ravel(), subset, background.reshape(12, -1), np.full(32, 0.1), 1.0, 0.2, target=1,
             elements=elements,
         )  # fmt: skip
@@ -200,7 +222,7 @@ def test_a_patch_is_its_pixels_in_all_channels(channels, height, width, side):
     for unit in (0, labels.max() // 2, labels.max()):
         subset = np.arange(len(names)) == unit
         images = perturbed(
-            np.full(shape, 3.0), subset, background, space=space, baseline=-1.0, phi=ALWAYS, n_factual=1, n_perturb=1
+            np.full(shape, 3.0), subset, background, space=space, baseline=-1.0, phi=1, n_factual=1, n_perturb=1
         )
         hit = hits_of(images, 6)
         on_subset, on_rest = hit[:6], hit[6:]
@@ -257,7 +279,7 @@ def test_every_image_of_a_batch_has_its_own_superpixels():
     together = perturbed(x, subset, background, **settings)
     alone = [perturbed(x[i], subset[i], background, ids=[i], **settings) for i in range(5)]
     np.testing.assert_array_equal(in_order(together), in_order(np.concatenate(alone)))
-    one = perturbed(x[3], np.arange(6) == 2, background, **settings | {"phi": ALWAYS, "n_factual": 1, "n_perturb": 1})
+    one = perturbed(x[3], np.arange(6) == 2, background, **settings | {"phi": 1, "n_factual": 1, "n_perturb": 1})
     assert (hits_of(one[:6], 6) == np.asarray(labels[3] == 2)).all()
 
 
@@ -299,19 +321,21 @@ def with_absent() -> tuple[Any, Any]:
     return x.numpy(), present
 
 
-@pytest.mark.parametrize("price", [0.0, 1.0])
-def test_absent_superpixels_are_never_chosen(with_absent, price):
+@pytest.mark.parametrize("enough", [0.5, 1.0])
+def test_absent_superpixels_are_never_chosen(with_absent, enough):
     x, present = with_absent
-    out = explain(total, random(10, 2, 6, 5), x, space=Image(n_segments=9, compactness=0.05), price=price)
+    out = explain(total, random(10, 2, 6, 5), x, space=Image(n_segments=9, compactness=0.05), enough=enough)
     np.testing.assert_array_equal(out.present, present)
     assert not out.subset[~present].any()
     assert (out.scores[~present] == 0).all()
     assert out.scores_se is not None
     assert (out.scores_se[~present] == 0).all()
+    assert (out.stability[~present] == 0).all()
+    assert np.isnan(out.direction[~present]).all()
     assert (out.scores[present] != 0).all()
     for i in range(2):
         space = Image(n_segments=9, compactness=0.05)
-        one = explain(total, random(10, 2, 6, 5), x[i], space=space, price=price, ids=[i])
+        one = explain(total, random(10, 2, 6, 5), x[i], space=space, enough=enough, ids=[i])
         np.testing.assert_allclose(one.scores[0], out.scores[i], atol=1e-9)
         np.testing.assert_allclose(one.pns[0], out.pns[i], atol=1e-9)
 
@@ -326,8 +350,11 @@ def test_an_absent_superpixel_in_a_subset_says_nothing(with_absent):
     a, b = (fans.pns(total, x[0], s, radius=2.0, **settings) for s in (without, having))
     assert (a.pns, a.n_evaluations) == (b.pns, b.n_evaluations)
     everything = fans.pns(total, x[0], present[0], radius=2.0, **settings)
-    assert (everything.pn[0], np.isnan(everything.ps[0])) == (1.0, True)
-    assert everything.notes[0] == "PS is undefined: nothing is left outside the subset"
+    assert (everything.pn[0], everything.holds[0], everything.notes[0]) == (1.0, 1.0, "")
+    assert everything.ps[0] == everything.pns[0] == everything.changes[0] > 0
+    of_subset = fans.pns(total, x[0], present[0], radius=2.0, closeness="subset", **settings)
+    assert (of_subset.pn[0], of_subset.holds[0], np.isnan(of_subset.ps[0])) == (1.0, 1.0, True)
+    assert of_subset.notes[0] == "PS is undefined: nothing is left outside the subset"
     assert (
         fans.pns(total, x[0], ~present[0], radius=2.0, **settings)
         .notes[0]
@@ -379,7 +406,7 @@ def test_absent_features_leave_draws_and_results_as_they_were():
 COLOURS = random(8, 2, 4, 6) * 4 - 1
 """A background of values from -1 to 3."""
 
-EVERYTHING: dict[str, Any] = {"phi": ALWAYS, "subset": np.ones(6, bool), "background": COLOURS, "x": COLOURS[0]}
+EVERYTHING: dict[str, Any] = {"phi": 1, "subset": np.ones(6, bool), "background": COLOURS, "x": COLOURS[0]}
 
 
 @pytest.mark.parametrize(("value_range", "low", "high"), [(None, COLOURS.min(), COLOURS.max()), ((-5, 5.0), -5.0, 5.0)])
@@ -436,7 +463,7 @@ def assert_mixtures(images: Any, background: Any, missing: Any, labels: Any) -> 
 
 
 @pytest.mark.parametrize("channels", ["first", "last", "none"])
-@pytest.mark.parametrize("baseline", ["mean", "zero", "blur", 0.7, "an image"])
+@pytest.mark.parametrize("baseline", ["mean", "zero", "blur", "own", "border", 0.7, "an image"])
 def test_fixed_baselines_and_blur(baseline, channels):
     shape = shaped(channels, 4, 6)
     background, image = random(5, *shape) + 0.1, random(*shape, seed=3)
@@ -444,6 +471,8 @@ def test_fixed_baselines_and_blur(baseline, channels):
         "mean": _channel_means(background, channels),
         "zero": np.zeros(shape),
         "blur": blurred(background, channels, 1.0),
+        "own": own_colour(background, channels),
+        "border": border_colour(background, channels),
         "an image": image,
     }.get(str(baseline), np.full(shape, 0.7))
     space = Image("patch", patch=2, channels=channels)
@@ -453,17 +482,60 @@ def test_fixed_baselines_and_blur(baseline, channels):
     labels = over_channels(tiles(4, 6, 2), channels)
     assert len(images) > 40
     assert_mixtures(images, background, missing, labels)
-    whole = perturbed(
-        background[0], [True] * 6, background, **settings | {"phi": ALWAYS, "n_factual": 1, "n_perturb": 1}
-    )
+    whole = perturbed(background[0], [True] * 6, background, **settings | {"phi": 1, "n_factual": 1, "n_perturb": 1})
     np.testing.assert_allclose(whole, np.broadcast_to(missing, background.shape), atol=1e-12)
+
+
+def test_own_and_border_colours_by_hand():
+    """A white ring around grey: 12 pixels of 1 and 4 of 0.2 have a mean of 0.8; the border is white."""
+    ring = np.ones((4, 4))
+    ring[1:3, 1:3] = 0.2
+    images = np.stack([ring, 1 - ring])
+    space = Image("patch", patch=4)
+    for baseline, expected in (("own", [0.8, 0.2]), ("border", [1.0, 0.0])):
+        seen = perturbed(images[0], [True], images, space=space, baseline=baseline, phi=1)
+        np.testing.assert_allclose(seen, np.array(expected)[:, None, None] * np.ones((4, 4)), atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", ["first", "last", "none"])
+@pytest.mark.parametrize("baseline", [None, "blank"])
+def test_a_blank_is_the_own_colour_and_every_third_time_the_borders(channels, baseline):
+    shape = shaped(channels, 4, 6)
+    background = random(5, *shape) + 0.1
+    settings: dict[str, Any] = {"space": Image("patch", patch=2, channels=channels), "baseline": baseline, "phi": 1}
+    own, border = own_colour(background, channels), border_colour(background, channels)
+    missing = np.stack([own, own, border], 1).reshape(15, *shape)
+    whole = perturbed(background[0], [True] * 6, background, **settings, n_perturb=3)
+    np.testing.assert_allclose(whole, missing, atol=1e-12)
+    part = perturbed(background[0], np.arange(6) < 2, background, **settings, n_perturb=3)
+    labels, samples = over_channels(tiles(4, 6, 2), channels), np.repeat(background, 3, 0)
+    expected = [np.where(hit, missing, samples) for hit in (labels < 2, labels >= 2)]
+    np.testing.assert_allclose(part, np.concatenate(expected), atol=1e-12)
+
+
+def test_pns_with_a_blank_is_that_of_the_enumeration():
+    """A third of the perturbations has the one colour, two thirds the other, on either side."""
+    background, x = random(12, 2, 4, 4), random(2, 2, 4, 4, seed=1)
+    labels = over_channels(tiles(4, 4, 2), "first").ravel()
+    elements = [np.flatnonzero(labels == f).tolist() for f in range(4)]
+    subset = np.array([True, False, True, False])
+    own, border = (colour(background, "first").reshape(12, -1) for colour in (own_colour, border_colour))
+    found = fans.pns(curved, x, subset, background=background, space=Image("patch", patch=2), radius=1.3, tolerance=0.2,
+                     target=0, phi=1, n_perturb=3)  # fmt: skip
+    for i in range(2):
+        oracle = exact_joint_pns(
+            curved, x[i].ravel(), subset, background.reshape(12, -1), own, 1.3, 0.2, phi=1, elements=elements,
+            alternatives=[own, own, border],
+        )  # fmt: skip
+        for name, value in oracle.items():
+            np.testing.assert_allclose(getattr(found, name)[i], value, rtol=0, atol=1e-9, err_msg=name)
 
 
 @pytest.mark.parametrize(("size", "sigma", "used"), [(24, None, 3.0), (4, None, 1.0), (24, 0.5, 0.5)])
 def test_the_blur_is_an_eighth_of_the_longer_side_by_default(size, sigma, used):
     background = random(3, 2, 4, size)
     whole = perturbed(
-        background[0], [True], background, space=Image("patch", patch=size, sigma=sigma), baseline="blur", phi=ALWAYS,
+        background[0], [True], background, space=Image("patch", patch=size, sigma=sigma), baseline="blur", phi=1,
         n_factual=1, n_perturb=1,
     )  # fmt: skip
     np.testing.assert_allclose(whole, blurred(background, "first", used), atol=1e-12)
@@ -471,7 +543,7 @@ def test_the_blur_is_an_eighth_of_the_longer_side_by_default(size, sigma, used):
 
 def test_a_blurred_copy_is_of_the_perturbed_sample_itself_local_copies_included():
     model = Recorder()
-    out = explain(model, COLOURS, COLOURS[0], baseline="blur", space=Image("patch", patch=4), phi=ALWAYS, n_local=5)
+    out = explain(model, COLOURS, COLOURS[0], baseline="blur", space=Image("patch", patch=4), phi=1, n_local=5)
     labels = over_channels(tiles(4, 6, 4), "first")
     samples = np.concatenate([COLOURS, model.images[8:14]])  # the background, x and its copies
     np.testing.assert_array_equal(samples[8], COLOURS[0])
@@ -719,6 +791,8 @@ NAMES = ("scores", "scores_se", "pns", "pn", "ps", "interval", "radius", "tolera
         ("pixel", 8, 60, "background"),
         ("pixel", 11, 200, "mean"),
         ("patch", 8, 60, "blur"),
+        ("cell", 11, 200, "blank"),
+        ("patch", 8, 60, "border"),
     ],
 )
 def test_batches_do_not_matter(unit, size, n_pairs, baseline):
@@ -727,7 +801,7 @@ def test_batches_do_not_matter(unit, size, n_pairs, baseline):
     model, ids = convolution(size), [f"image {i}" for i in range(64)]
     settings: dict[str, Any] = {
         "space": Image(unit, n_segments=9, compactness=0.1), "n_pairs": n_pairs, "n_sweep": 20, "n_background": 6,
-        "n_local": 5, "refine": 0, "n_factual": 1, "n_perturb": 1, "baseline": baseline, "solver": "game",
+        "n_local": 5, "n_factual": 1, "n_perturb": 1, "baseline": baseline, "solver": "game",
     }  # fmt: skip
     whole = explain(model, background, images, ids=ids, **settings)
     others = [
@@ -762,11 +836,58 @@ def test_batches_do_not_matter(unit, size, n_pairs, baseline):
         (Image("superpixel"), (32, 32), None),
         (Image(), (32, 32), (16, 16, 2)),
         (Image(), (512, 300), (16, 10, 2)),
+        (Image("cell"), (28, 28), (28, 28, 4)),
+        (Image("cell"), (64, 40), (32, 20, 4)),
+        (Image("cell"), (8, 8), None),
     ],
 )
 def test_many_pixels_or_patches_form_blocks(space, size, grid):
     blocks = space.fit(random(3, *size)).blocks()
     assert (None if blocks is None else (blocks.rows, blocks.columns, blocks.side)) == grid
+
+
+@pytest.mark.parametrize(
+    ("size", "side"), [((28, 28), 1), ((32, 20), 1), ((33, 20), 2), ((40, 64), 2), ((224, 224), 7), ((300, 512), 16)]
+)
+def test_a_cell_is_the_smallest_patch_of_which_32_span_the_longer_side(size, side):
+    fitted = Image("cell").fit(random(2, *size))
+    assert fitted.feature_names == Image("patch", patch=side).fit(random(2, *size)).feature_names
+    assert fitted.n_features == -(-size[0] // side) * -(-size[1] // side)
+    units = fitted.units(fitted.encode(random(1, *size), "x"))
+    np.testing.assert_array_equal(units.of_element[0], tiles(size[0], size[1], side).ravel())
+
+
+def test_cells_are_what_the_chain_takes():
+    """Of a module whose gradient it follows; the game, and other methods, have patches."""
+    model, images = convolution(34), random(6, 1, 34, 34).astype(np.float32)
+    asked: list[tuple[Any, dict[str, Any], int]] = [
+        (model, {}, 17 * 17),
+        (model, {"solver": "chain"}, 17 * 17),
+        (model, {"solver": "game"}, 12 * 12),
+        (model, {"change": "label"}, 12 * 12),
+        (model, {"space": Image("patch", patch=17)}, 4),
+        (model, {"method": "occlusion"}, 12 * 12),
+        (total, {}, 12 * 12),
+    ]
+    for asker, settings, n_features in asked:
+        assert fans.Explainer(asker, images, **settings).task.space.n_features == n_features
+
+
+@pytest.mark.parametrize(
+    ("space", "size", "grid"),
+    [
+        (Image("pixel"), (11, 13), (11, 13)),
+        (Image("cell"), (40, 36), (20, 18)),
+        (Image("pixel"), (10, 10), None),
+        (Image("superpixel"), (32, 32), None),
+    ],
+)
+def test_values_of_many_cells_are_smoothed_by_one(space, size, grid):
+    """SciPy's Gaussian of one cell, its edges weighed anew; few features, and superpixels, are left as they are."""
+    fitted = space.fit(random(3, *size))
+    values = random(2, fitted.n_features, seed=4)
+    expected = values if grid is None else blurred(values.reshape(2, *grid), "none", 1.0).reshape(2, -1)
+    np.testing.assert_allclose(fitted.smooth(torch.from_numpy(values)), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(("rows", "columns", "side"), [(3, 4, 2), (5, 5, 3), (4, 6, 1), (2, 7, 4)])
@@ -815,7 +936,7 @@ def blob(images: Any) -> Any:
     return (np.asarray(images).reshape(len(images), -1) * weights.ravel()).sum(1)
 
 
-BLOBS: dict[str, Any] = {"space": Image("pixel"), "baseline": 0.0, "n_sweep": 20, "refine": 0}
+BLOBS: dict[str, Any] = {"space": Image("pixel"), "baseline": 0.0, "n_sweep": 20}
 
 
 def test_the_pixels_of_a_blob_score_highest():
@@ -843,9 +964,11 @@ def test_scores_do_not_depend_on_the_other_images(n_pairs):
 
 def test_changes_that_differ_by_rounding_count_alike():
     """By hand: of 0.5 (thrice, as one module may round it), 0.2, and 0.001, which is below a fiftieth."""
-    block: Any = SimpleNamespace(search=MEANINGFUL, tolerance=torch.zeros(1, dtype=torch.float64))
+    block: Any = SimpleNamespace(graded=True, tolerance=torch.zeros(1, dtype=torch.float64))
     change = torch.tensor([[0.5, 0.5 + 1e-9, 0.2, 0.001, 0.5 - 1e-9]], dtype=torch.float64)
     assert _game._changed(change, block).tolist() == [[1.0, 1.0, 0.25, 0.0, 1.0]]
+    given: Any = SimpleNamespace(graded=False, tolerance=torch.tensor([0.2], dtype=torch.float64))
+    assert _game._changed(change, given).tolist() == [[1.0, 1.0, 0.0, 0.0, 1.0]]
 
 
 @pytest.mark.parametrize(("smallest", "close"), [(1e-9, 1e-5), (None, 1e-3)])

@@ -1,5 +1,6 @@
 """The table: names, units, distances, baselines, and the exact form in which rows reach the model."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,31 @@ def test_a_group_is_perturbed_as_a_whole(method, baseline):
 
 
 def kernel_means(background: Any, x: Any, subset: Any, model: Any, radius: float, **settings: Any) -> tuple[Any, Any]:
-    """Ask with a model whose output every hit on the subset changes and nothing else does."""
+    """Ask, in the paper's reading, with a model whose output every hit on the subset changes and nothing else does."""
     out = fans.pns(
-        model, x, subset, background=background, radius=radius, tolerance=1e-9, phi=1 - 1e-9, n_factual=1, **settings
-    )
+        model, x, subset, background=background, radius=radius, tolerance=1e-9, phi=1, n_factual=1, closeness="subset",
+        **settings,
+    )  # fmt: skip
     return out.p_ab[0], out.p_nab[0]
+
+
+def shares(background: Any, x: Any, radius: float, **settings: Any) -> Any:
+    """How much each row counts in the joint PNS: ask with models that know one row each, and lose it when hit.
+
+    The first column must tell rows apart.
+    """
+    out = []
+    for value in background[:, 0]:
+        with warnings.catch_warnings():  # of few rows
+            warnings.simplefilter("ignore", fans.FansWarning)
+            found = fans.pns(
+                lambda a, value=value: (a[:, 0] == value).astype(float), x, ["x1"], background=background, phi=1,
+                radius=radius, tolerance=0.5, baseline=1e6, **settings,
+            )  # fmt: skip
+        assert (found.holds[0], found.pn[0]) == (1.0, 1.0)
+        assert found.pns[0] == found.changes[0]
+        out.append(found.changes[0])
+    return np.array(out)
 
 
 def kernel(squared: Any, radius: float) -> Any:
@@ -135,6 +156,30 @@ def test_numeric_distances(distance, columns):
     model = lambda a: a[:, columns].sum(1)
     got = kernel_means(background, x, subset, model, 1.5, baseline=1e6, distance=distance)
     np.testing.assert_allclose(got, [expected[0], expected[1] if rest else 0.0], rtol=1e-7)
+
+
+@pytest.mark.parametrize("distance", ["rms", "l2"])
+def test_the_joint_neighbourhood_is_of_all_columns(distance):
+    background = normal(12, 4) * [1.0, 5.0, 0.2, 1.0] + 3
+    background[:, 2] = 3.0  # constant: counts as 1
+    x = np.array([3.5, 2.0, 3.4, 2.2])
+    squared = (x - background) ** 2
+    if distance == "rms":
+        squared = squared / np.where(background.std(0) > 0, background.std(0), 1.0) ** 2 / 4
+    k = np.exp(-squared.sum(1) / (2 * 1.5**2))
+    np.testing.assert_allclose(shares(background, x, 1.5, distance=distance), k / k.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("distance", ["rms", "l2"])
+def test_the_joint_neighbourhood_counts_mismatches(distance):
+    """By hand, as below: number, code, one-hot group of three. A group is one feature: a mismatch of 1 among three."""
+    background = np.c_[[1.0, 2.0, 3.0, 6.0], [7, 7, 9, 9], np.eye(3)[[0, 1, 2, 0]]]
+    x = np.array([2.0, 9.0, 1.0, 0.0, 0.0])
+    number = (x[0] - background[:, 0]) ** 2 / (3.5 if distance == "rms" else 1)
+    squared = number + np.array([1, 1, 0, 0]) + np.array([0, 1, 1, 0])
+    k = np.exp(-squared / (3 if distance == "rms" else 1) / 2)
+    space = Table(categorical=["x2"], groups={"colour": ["x3", "x4", "x5"]})
+    np.testing.assert_allclose(shares(background, x, 1.0, distance=distance, space=space), k / k.sum(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("distance", ["rms", "l2"])
@@ -178,7 +223,10 @@ def test_text_categories_and_booleans_are_mismatches():
     for j, name in enumerate(["town", "size", "owner"]):
         rest = (np.delete(mismatches, j, 0).sum(0) + age) / 3
         with pytest.warns(fans.FansWarning, match="of 4"):
-            out = fans.pns(lambda f: f["age"], x, [name], background=frame, baseline="mean", radius=1.0, tolerance=1e9)
+            out = fans.pns(
+                lambda f: f["age"], x, [name], background=frame, baseline="mean", radius=1.0, tolerance=1e9,
+                closeness="subset",
+            )  # fmt: skip
         np.testing.assert_allclose(out.p_nab, kernel(rest, 1.0))  # nothing ever changes: P(not-A, not-B) is closeness
         assert out.p_ab[0] == pytest.approx(0, abs=1e-12)
 
@@ -300,7 +348,7 @@ def test_unseen_text_reaches_the_model_as_it_is(pipeline):
     assert {"Lima", "Kyiv"} < set(pd.concat(spy.fed)["town"])
     assert [out.value(0, 2), out.value(1, 2)] == ["Lima", "Kyiv"]
     with pytest.warns(fans.FansWarning, match="of 120"):
-        narrow = fans.pns(pipeline, x[:1], ["town"], background=PEOPLE, baseline="mean", radius=0.1)
+        narrow = fans.pns(pipeline, x[:1], ["town"], background=PEOPLE, baseline="mean", radius=0.1, closeness="subset")
     assert 0 < narrow.p_ab[0] < np.exp(-1 / (2 * 0.1**2))  # Lima is a mismatch with every row
 
 
@@ -335,10 +383,12 @@ def replaced_by(background: Any, baseline: Any, **settings: Any) -> Any:
     model = Recorder(lambda rows: np.zeros(len(rows)))
     everything = [True] * (np.shape(background)[1] - settings.pop("merged", 0))
     x = background[:1]
-    fans.pns(
-        model, x, everything, background=background, baseline=baseline, tolerance=0.5, phi=1 - 1e-9, n_factual=1,
-        n_perturb=1, max_batch=10_000, **settings,
-    )  # fmt: skip
+    with warnings.catch_warnings():  # of few rows
+        warnings.simplefilter("ignore", fans.FansWarning)
+        fans.pns(
+            model, x, everything, background=background, baseline=baseline, tolerance=0.5, phi=1, max_batch=10_000,
+            **settings,
+        )  # fmt: skip
     return model.fed[-1]
 
 
@@ -418,7 +468,7 @@ def test_drawn_baselines_are_whole_other_rows(baseline):
     rows = np.arange(60.0).reshape(20, 3)
     model = Recorder(lambda a: np.zeros(len(a)))
     fans.pns(
-        model, rows[0], [True] * 3, background=rows, baseline=baseline, tolerance=0.5, phi=1 - 1e-9, n_factual=1,
+        model, rows[0], [True] * 3, background=rows, baseline=baseline, tolerance=0.5, phi=1, n_factual=1,
         n_perturb=50, max_batch=10_000,
     )  # fmt: skip
     got = model.fed[-1]

@@ -16,7 +16,7 @@ from torch import nn
 
 import fans
 from fans.task import Task
-from tests.oracles import exact_pns
+from tests.oracles import exact_joint_pns, exact_pns
 
 ROWS = np.random.default_rng(0).normal(size=(30, 2))
 X = np.array([[0.5, -1.0], [1.5, 0.3], [-0.7, 0.2]])
@@ -211,7 +211,7 @@ def test_batches_of_pns(mode, max_batch):
 
 
 @pytest.mark.parametrize("max_batch", [13, 64, None])
-@pytest.mark.parametrize("mode", [{}, {"baseline": "mean", "estimator": "exact"}, {"search": True}, {"tolerance": 0.1}])
+@pytest.mark.parametrize("mode", [{}, {"baseline": "mean", "estimator": "exact"}, {"phi": 0.5}, {"tolerance": 0.1}])
 def test_batches_of_an_explainer(mode, max_batch):
     model = Recorder(logits)
     settings: dict[str, Any] = {"n_pairs": 20, "n_sweep": 100, "n_background": 10, "n_local": 9, "radius": 2.0} | mode
@@ -289,14 +289,15 @@ def test_the_change_is_measured_on_the_target(target, expected, max_batch):
     if expected is None:
         expected = (X @ WEIGHTS.T + [0.1, 0.2, 0.3]).argmax(1).tolist()
         assert len(set(expected)) > 1
-    out = fans.pns(
-        logits, X, [True, False], background=ROWS, baseline=0.0, radius=0.8, tolerance=0.4, estimator="exact",
-        target=target, max_batch=max_batch,
-    )  # fmt: skip
-    for i, c in enumerate(expected):
-        oracle = exact_pns(logits, X[i], [True, False], ROWS, np.zeros(2), 0.8, 0.4, target=c)
-        for name in ("pns", "pn", "ps", "p_ab", "p_nab"):
-            np.testing.assert_allclose(getattr(out, name)[i], oracle[name], rtol=1e-10, err_msg=f"{name} of {i}")
+    for closeness, enumeration in (("input", exact_joint_pns), ("subset", exact_pns)):
+        out = fans.pns(
+            logits, X, [True, False], background=ROWS, baseline=0.0, radius=0.8, tolerance=0.4, estimator="exact",
+            target=target, max_batch=max_batch, closeness=closeness,  # type: ignore[arg-type]
+        )  # fmt: skip
+        for i, c in enumerate(expected):
+            oracle = enumeration(logits, X[i], [True, False], ROWS, np.zeros(2), 0.8, 0.4, target=c)
+            for name, value in oracle.items():
+                np.testing.assert_allclose(getattr(out, name)[i], value, rtol=1e-10, err_msg=f"{name} of {i}")
 
 
 def test_a_regressor_has_one_target():

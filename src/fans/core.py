@@ -126,8 +126,8 @@ class PNS:
         holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
         se: `(B, 3)` standard errors of pns, pn, ps.
         interval: `(B, 3, 2)` pns, pn, ps by low, high, at `confidence`.
-        ess_nc: `(B,)` effective number of samples behind PN.
-        ess_sf: `(B,)` effective number of samples behind PS.
+        ess_nc: `(B,)` effective number of samples behind PN: of the joint PNS, those near the input.
+        ess_sf: `(B,)` effective number of samples behind PS, likewise.
         radius: `(B,)` b.
         tolerance: `(B,)` c.
         n_evaluations: model rows evaluated for all of it.
@@ -190,7 +190,7 @@ class Explanation:
         scores: `(B, F)` importance of each feature; higher is more important.
         scores_se: `(B, F)` their standard errors, or None where the method has none.
         history: `(B, steps)` what the method maximised at each step, NaN after its last; None if it took no steps.
-        subset: `(B, F)` bool, the subset with the highest PNS net of its price (setting `price`; 0: the plain maximum).
+        subset: `(B, F)` bool, the smallest that has nearly the highest PNS; empty where nothing changes the prediction.
         direction: `(B, F)` by how much perturbing the feature moves the explained output on average, signed; NaN where
             it was not measured.
         stability: `(B, F)` share of resampled draws in which the feature is in the subset.

@@ -22,7 +22,6 @@ QUICK = {
     "n_local": 11,
     "n_pairs": 100,
     "n_sweep": 1,
-    "refine": 0,
     "n_factual": 4,
     "n_perturb": 4,
 }
@@ -113,9 +112,7 @@ def _house(console: Console, node: int = 430) -> tuple[str, Explanation]:
         f"{card.accuracy:.1%} right on {card.n_test} nodes it has not seen"
     )
     console.print(f"{heading}.\n")
-    explanation = Explainer(model, graph, target_names=graph.classes, n_local=11, n_sweep=1, refine=0)(
-        node, ids=[f"node {node}"]
-    )
+    explanation = Explainer(model, graph, target_names=graph.classes, n_local=11, n_sweep=1)(node, ids=[f"node {node}"])
     inside = graph.truth & (graph.motif[graph.edge_index] == graph.motif[node]).all(0)
     house = {frozenset(edge) for edge in graph.edge_index[:, inside].T.tolist()}
     assert explanation.edges is not None

@@ -4,6 +4,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,14 +58,17 @@ def closeness(trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tenso
     """Return `k_b` of the distance on each subset and on its rest, `(J, S)` each.
 
     With s = all there is no rest whose perturbation could be the event not-A: its kernel counts for nothing. Of the
-    joint PNS both are the closeness on all features, the same for all subsets of an input, with a mean of 1.
+    joint PNS both are the closeness on all features, the same for all subsets of an input, with a mean of 1; NaN where
+    no sample is within the radius.
     """
     kernel = KERNELS[settings.kernel]
     sizes = trials.pool.units.sizes_of(trials.owner)
     if settings.joint:
         squared = subset_distance(trials.distances, trials.subset | trials.rest, sizes, settings.distance)
+        if settings.kernel == "gaussian":  # a factor in common does not matter, and without it all might underflow
+            squared = squared - squared.amin(1, keepdim=True)
         near = kernel(squared, radius[:, None])
-        near = near / near.mean(1, keepdim=True).clamp(min=1e-300)
+        near = near / near.mean(1, keepdim=True)
         return near, near
     on_subset, on_rest = (
         kernel(subset_distance(trials.distances, chosen, sizes, settings.distance), radius[:, None])
@@ -76,13 +80,16 @@ def closeness(trials: Trials, radius: Tensor, settings: Settings) -> tuple[Tenso
 def moments(near: tuple[Tensor, Tensor], trials: Trials, tolerance: Tensor, settings: Settings) -> Moments:
     """Reduce trials to per-sample moments, given the closeness and one tolerance a subset `(J,)`."""
     c = tolerance[:, None, None]
-    soft, hard = [], []
-    for changes, factual, interventional in zip(
-        (trials.on_subset, trials.on_rest), trials.factual, trials.interventional, strict=True
-    ):
-        soft.append(torch.einsum("jsk,jk->js", settings.unchanged(changes.change, c), factual))
-        hard.append(torch.einsum("jsk,jk->js", draws.numbers(changes.change > c, torch.float64), interventional))
-    return Moments(*near, soft[0], soft[1], hard[0], 1 - hard[1])
+    average = partial(torch.einsum, "jsk,jk->js")
+    on_subset, on_rest = trials.on_subset.change, trials.on_rest.change
+    # Weights are to be exactly 0 where nothing changed, or all did, though shares add up to 1 only up to rounding.
+    unchanged_subset = 1 - average(1 - settings.unchanged(on_subset, c), trials.factual[0])
+    unchanged_rest = average(settings.unchanged(on_rest, c), trials.factual[1])
+    changed_subset, changed_rest = (
+        average(draws.numbers(change > c, torch.float64), share)
+        for change, share in zip((on_subset, on_rest), trials.interventional, strict=True)
+    )
+    return Moments(*near, unchanged_subset, unchanged_rest, changed_subset, 1 - changed_rest)
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def estimate(
         found, extra_variance, spent = _resampled(task, trials, m, found, tolerance, settings, keys)
         variance, n_rows = variance + extra_variance, n_rows + spent
     full, empty = ~trials.rest.any(1), ~trials.subset.any(1)
-    found = replace(found, pn=found.pn.masked_fill(full, 1.0))
+    found = replace(found, pn=found.pn.masked_fill(full, 1.0), holds=found.holds.masked_fill(full, 1.0))
     fixed = torch.stack([empty, full, torch.zeros_like(full)], 1)  # known by definition, whatever the sample
     se = variance.clamp(min=0).sqrt().masked_fill(fixed, 0.0)
     ess = [effective_size(m.necessity), effective_size(m.sufficiency)]
@@ -128,6 +135,8 @@ def estimate(
     interval = wilson(values / unit, se / unit, support, settings.confidence) * unit[:, None]
     interval = torch.where(fixed[..., None], values[..., None], interval)
     se = se.masked_fill(values.isnan(), math.nan)
+    if settings.joint:  # one neighbourhood behind everything
+        ess = [of_pns, of_pns]
     return Estimate(found, se, interval, ess[0], ess[1], n_rows)
 
 
@@ -353,7 +362,7 @@ def warn_if_thin(ess: Tensor, n_samples: int) -> None:
     if poor.any():
         warn(
             f"{int(poor.any(-1).sum())} of {len(ess)} estimates rest on fewer than {HANDFUL:.0f} effective samples "
-            f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so PN or PS follows a few rows; pass a larger "
+            f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so they follow a few rows; pass a larger "
             'background, or widen the neighbourhood with radius="ess"',
         )
 
@@ -362,7 +371,12 @@ def notes(found: Point, subset: Tensor, present: Tensor) -> tuple[str, ...]:
     """Say for each input what could not be estimated, and why."""
     out = []
     full = (subset == present).all(1)
-    for pn, ps, chosen, whole in zip(found.pn.tolist(), found.ps.tolist(), subset, full, strict=True):
+    for pns, pn, ps, chosen, whole in zip(
+        *(found.pns.tolist(), found.pn.tolist(), found.ps.tolist(), subset, full), strict=True
+    ):
+        if math.isnan(pns):
+            out.append("PNS is undefined: no reference sample is within the radius")
+            continue
         why_pn = "perturbing the subset changed no nearby sample" if chosen.any() else "the subset is empty"
         why_ps = "nothing is left outside the subset" if whole else "perturbing the rest changed every nearby sample"
         reasons = [f"PN is undefined: {why_pn}"] * math.isnan(pn) + [f"PS is undefined: {why_ps}"] * math.isnan(ps)

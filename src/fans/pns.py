@@ -186,7 +186,8 @@ class Settings:
     def __post_init__(self) -> None:
         choose("`closeness`", self.closeness, get_args(Closeness))
         if self.scale is not None:
-            choose("`scale`", self.scale, ("joint",) if self.joint else ("unit", "paper"))
+            known = ("joint",) if self.joint else ("unit", "paper")
+            choose(f'`scale` with closeness="{self.closeness}"', self.scale, known)
         choose("`kernel`", self.kernel, KERNELS)
         choose("`distance`", self.distance, ("rms", "l2"))
         choose("`change`", self.change, get_args(Change))
@@ -273,11 +274,11 @@ def point(m: Moments, settings: Settings) -> Point:
     """Put the moments together (Eqs. 12, 14, 15, 7)."""
     w_nc, w_sf = m.necessity, m.sufficiency
     pn, ps = necessity(w_nc, m.p_unchanged), sufficiency(w_sf, m.p_changed)
-    p_ab, p_nab = event_probability(w_nc), event_probability(w_sf)
     changes, holds = (
-        ((near * often).sum(-1) / near.sum(-1)).nan_to_num()
+        (near * often).sum(-1) / near.sum(-1)
         for near, often in ((m.near_subset, m.p_changed), (m.near_rest, m.p_unchanged))
     )
+    p_ab, p_nab = (changes, holds) if settings.joint else (event_probability(w_nc), event_probability(w_sf))
     return Point(combine(pn, p_ab, ps, p_nab, settings.prior), pn, ps, p_ab, p_nab, changes, holds)
 
 

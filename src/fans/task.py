@@ -235,7 +235,22 @@ class Predictor:
         out = (out[:, None] if out.ndim == 1 else out).to("cpu", torch.float64)
         if not torch.isfinite(out).all():
             raise ModelError("Expected finite outputs from the model, got NaN or infinity on perturbed inputs")
+        if rows.requires_grad and not out.requires_grad:
+            out = self._without_gradient(out, rows)
         return self._squash(out) if self._squash and not raw else out
+
+    def _without_gradient(self, out: Tensor, rows: Tensor) -> Tensor:
+        """Return outputs that do not follow from the rows, with a gradient of 0 where that may be so: in graphs.
+
+        A node's class may depend on no edge at all; a module that ignores all of a table or image left torch somewhere.
+        """
+        if self.space.modality == "graph":
+            return out + 0 * rows.sum()
+        raise ModelError(
+            f"Expected a gradient, got none from {type(self.model).__name__}, whose outputs do not follow from its "
+            "inputs by differentiable steps of torch; use a method that asks for outputs only, e.g. method='fans' with "
+            'solver="game"'
+        )
 
 
 @lru_cache(maxsize=1)

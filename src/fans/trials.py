@@ -127,7 +127,7 @@ def own_baselines(task: Task, rows: Tensor) -> Tensor | None:
     match task.baseline:
         case OfSample(function):
             return function(rows)[None]
-        case Mixed(functions):
+        case Mixed(functions, _):
             return torch.stack([function(rows) for function in functions])
     return None
 
@@ -227,10 +227,12 @@ def baselines(task: Task, pool: Reference, keys: Tensor, place: Tensor, origin: 
             return task.background.index_select(0, baseline_rows(task, keys, place, pool.source[origin]))
         case Noise(low, high):
             return draws.noise(keys, place, task.space.n_elements, low, high).to(pool.pool.dtype)
+        case Mixed(_, turns):
+            assert pool.missing is not None
+            return pool.missing[torch.tensor(turns)[place % len(turns)], origin]
         case _:
             assert pool.missing is not None
-            n_parts = len(pool.missing)
-            return pool.missing[0].index_select(0, origin) if n_parts == 1 else pool.missing[place % n_parts, origin]
+            return pool.missing[0].index_select(0, origin)
 
 
 def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Tensor:

@@ -140,11 +140,12 @@ class OfSample(Baseline):
 
 @dataclass(frozen=True)
 class Mixed(Baseline):
-    """Several functions of the sample, each perturbation taking the next one."""
+    """Several functions of the sample, which perturbations take in turns."""
 
     drawn: ClassVar[bool] = True
 
     functions: tuple[Callable[[Tensor], Tensor], ...]
+    turns: tuple[int, ...]
 
 
 class DrawnRows(Baseline):

@@ -289,7 +289,7 @@ class FittedImage(FittedSpace):
                 "blur": lambda: OfSample(self._blur),
                 "own": lambda: OfSample(self._own_colour),
                 "border": lambda: OfSample(self._border_colour),
-                "blank": lambda: Mixed((self._own_colour, self._own_colour, self._border_colour)),
+                "blank": lambda: Mixed((self._own_colour, self._border_colour), turns=(0, 0, 1)),
                 "uniform": self._noise_baseline,
             }
             if name in named:
