@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import fans.explainers  # noqa: F401 - registers the methods
 from fans.core import InputError, choose, extra
@@ -39,7 +39,6 @@ class Column:
         paper: name of the paper's column that it is to be compared with.
         median: whether the report shows the median as well, in a column of its own.
         ranked: whether the best are marked: not where the scale of the scores decides.
-        of: what is judged: the `"scores"`, or the `"subset"` that a sweep of their highest ends with, as 1 and 0.
         group: columns of one group are judged in one cell. A column that joins a table whose cells are done takes
             another group: it has cells of its own, which explain the same inputs again, and the others stay done.
         note: what a reader has to know.
@@ -52,19 +51,14 @@ class Column:
     paper: str | None = None
     median: bool = False
     ranked: bool = True
-    of: Literal["scores", "subset"] = "scores"
     group: str = ""
     note: str = ""
-
-    def __post_init__(self) -> None:
-        choose("`of`", self.of, ("scores", "subset"))
 
     def on(self, dataset: str) -> dict[str, Any]:
         """Return what a cell needs to know on a dataset."""
         there = self.at.get(dataset, {})
         settings = dict(self.settings) | dict(there.get("settings", {}))
-        out = {"name": self.name, "metric": self.metric, "settings": settings, "limit": there.get("limit")}
-        return out if self.of == "scores" else out | {"of": self.of}
+        return {"name": self.name, "metric": self.metric, "settings": settings, "limit": there.get("limit")}
 
 
 @dataclass(frozen=True)

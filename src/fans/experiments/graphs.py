@@ -16,16 +16,11 @@ from fans.evaluate import node_cases
 from fans.experiments._cells import checkpoint, identify, import_others, kept, price_of_call, training
 from fans.experiments._shared import Plain
 from fans.explain import Explainer
-from fans.explainers._shared import sizes
 from fans.metrics import metric
 from fans.runs import Cell, Result
 from fans.spaces import GraphEdges
 
 __all__ = ["check_data", "do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
-
-
-SWEEPING: dict[str, Any] = {"n_sweep": 1, "n_local": 15}
-"""How the best subset of a method's highest edges is looked for: one perturbation of each sample and side."""
 
 
 def nodes_in_order(graph: Graph) -> list[int]:
@@ -72,8 +67,8 @@ class Subject:
 
     @cached_property
     def plain(self) -> Explainer:
-        """What metrics ask the model by, and what sweeps: every edge in reach of a node is a feature."""
-        return Explainer(self.model, self.graph, space=GraphEdges(), **SWEEPING)
+        """What metrics ask the model by: every edge in reach of a node is a feature."""
+        return Explainer(self.model, self.graph, space=GraphEdges())
 
     def truth(self, nodes: Sequence[int]) -> Array | None:
         """Return the edges of each node's own house `(B, edges)`, where there are houses."""
@@ -122,28 +117,19 @@ def do(cell: Cell) -> Result:
     scores = made.scores(nodes, target)
     seconds, n_explaining = time.perf_counter() - began, made.task.predict.n_rows - before
     asked = [0]
-    judged, n_sweeping = {"scores": scores}, 0
-    if any("of" in column for column in spec["columns"]):
-        before = given.plain.task.predict.n_rows
-        judged["subset"] = given.plain.sweep(nodes, scores, target, nodes).astype(float)
-        n_sweeping = given.plain.task.predict.n_rows - before
-    cases = {
-        of: [
-            replace(case, model=_counted(case.model, asked))
-            for case in node_cases(given.plain, nodes, values, target, seed=spec["seed"], truth=given.truth(nodes))
-        ]
-        for of, values in judged.items()
-    }
+    cases = [
+        replace(case, model=_counted(case.model, asked))
+        for case in node_cases(given.plain, nodes, scores, target, seed=spec["seed"], truth=given.truth(nodes))
+    ]
     values, judging = dict[str, Any](), dict[str, float]()
     for column in spec["columns"]:
         judge, began = metric(column["metric"], **column["settings"]), time.perf_counter()
         n = len(nodes) if column["limit"] is None else column["limit"] - start
         if n:
-            values[column["name"]] = [float(judge(case)) for case in cases[column.get("of", "scores")][:n]]
+            values[column["name"]] = [float(judge(case)) for case in cases[:n]]
             judging[column["name"]] = time.perf_counter() - began
     timing = {"explaining": seconds, "judging": judging, "training": trained}
-    rows = {"explaining": n_explaining, "sweeping": n_sweeping}
-    return Result({"scores": values, "rows": rows}, n_explaining + n_sweeping + asked[0], timing)
+    return Result({"scores": values, "rows": {"explaining": n_explaining}}, n_explaining + asked[0], timing)
 
 
 def _counted(model: Callable[[Tensor], Tensor], count: list[int]) -> Callable[[Tensor], Tensor]:
@@ -159,11 +145,8 @@ def price(spec: Plain, *, first: bool = True) -> int:  # noqa: ARG001 - nothing 
     start, stop = spec["shard"]
     given = subject(spec["dataset"], spec["model"])
     total = 0
-    swept, n_samples = any("of" in column for column in spec["columns"]), 1 + given.plain.neighbourhood.n_local
     for i, n_features in enumerate(given.n_features(start, stop)):
         total += price_of_call(spec["call"], n_features) + 1
-        if swept:
-            total += n_samples + 2 * n_samples * len(sizes(n_features))
         for column in spec["columns"]:
             if column["limit"] is None or start + i < column["limit"]:
                 total += max(0, metric(column["metric"], **column["settings"]).cost((n_features,)) - 1)

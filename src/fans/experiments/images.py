@@ -10,7 +10,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from fans.core import FansWarning, InputError
+from fans.core import FansWarning
 from fans.data import load_images
 from fans.data.images import Split, image_dataset
 from fans.experiments._cells import (
@@ -89,9 +89,6 @@ def do(cell: Cell) -> Result:
     """
     spec, (start, stop) = cell.spec, cell.spec["shard"]
     import_others(spec)
-    for column in spec["columns"]:
-        if "of" in column:
-            raise InputError(f"Expected columns of scores on images, got `of: {column['of']}` in {column['name']!r}")
     given = subject(spec["dataset"], spec["model"], spec["n_background"])
     made, images, ids = explainer(spec), given.images(start, stop), list(range(start, stop))
     with torch.no_grad():
