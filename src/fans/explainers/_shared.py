@@ -147,7 +147,7 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
 
     All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
     estimated again on fresh ones. A feature that scores nothing never joins. One that speaks against the prediction
-    may, after all others, only in a table whose scores tell it from one that plays no part: the chain's, not noisy ones.
+    may, after all others, in a table whose scores tell it from one that plays no part: a chain's, not noisy ones.
     Resampling the reference samples, and the rows behind the scores where the method kept such replicates, tells how
     steady the choice is.
     """
