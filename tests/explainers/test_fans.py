@@ -341,7 +341,7 @@ def test_the_subset_is_the_first_along_the_order_that_does_it():
         [6.0, 5, 4, 3, 2, 1],  # the two in front
         [6.0, 4, 5, 3, 2, 1],  # an idle one between them
         [6.0, 4, 0, 3, 2, 1],  # the same, but that it scores nothing
-        [6.0, -2, -1, 0, 0, 0],  # the other one speaks against it
+        [6.0, -2, -1, 0, 0, 0],  # the other one speaks against it, and the first alone does nothing
         [0.0, 0, 3, 2, 1, 0],  # neither scores at all
     ]
     found = chosen_by(both, background, x, scores, n_sweep=20_000)

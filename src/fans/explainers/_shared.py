@@ -146,13 +146,13 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     """Return the smallest subset along the order of the scores that does it: nearly as much PNS as any size has.
 
     All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
-    estimated again on fresh ones. A feature that scores nothing never joins; one that speaks against the prediction
-    may, after all others, if the method tells it from one that plays no part: a chain does, noisy scores do not.
+    estimated again on fresh ones. A feature that scores nothing never joins. One that speaks against the prediction
+    may, after all others, in a table whose scores tell it from one that plays no part: a chain's, not noisy ones.
     Resampling the reference samples, and the rows behind the scores where the method kept such replicates, tells how
     steady the choice is.
     """
-    counts_against = scored.replicates is not None
-    useful = (scored.scores != 0 if counts_against else scored.scores > 0) & block.pool.units.present
+    against = task.space.modality == "table" and scored.replicates is not None
+    useful = (scored.scores != 0 if against else scored.scores > 0) & block.pool.units.present
     rank = _ranks(scored.scores, useful)
     tried = sizes(task.space.n_features)
     few, quick = _economical(block, len(tried), settings, selection.n_sweep)
