@@ -28,7 +28,7 @@ NOISE = 0.3
 FALL = 0.7
 """What of "changed" is the fall of the explained class; the rest is how much the whole prediction differs."""
 POWER, AGAINST = 2.5, 0.1
-"""From `theta` to scores: to this power, and features that speak against the prediction count this part."""
+"""From `theta` to scores: to this power, and features that come after the neutral ones count this part."""
 REPLICATES = 10
 """Chains of resampled rows that tell how steady the order is."""
 BISECTIONS = 30
@@ -44,23 +44,26 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     """
     n_inputs, n_features = len(block.target), task.space.n_features
     theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
-    read = torch.zeros(n_inputs, n_features, dtype=torch.bool)
+    pull = torch.zeros_like(theta)
     history = torch.zeros(n_inputs, n_steps, dtype=torch.float64)
     most = torch.zeros(n_inputs, dtype=torch.float64)
     size = max(1, task.predict.max_batch // n_rows)
     for some in torch.split(torch.arange(n_inputs), size):
         for number in range(n_steps):
             step = Step(task, block, some, theta[some, 0], number, n_rows, without)
-            values, slopes, moved, mattered = step.ascend()
-            read[some] |= mattered
+            values, slopes, pulls, moved = step.ascend()
             history[some, number] = values.mean(1)
             most[some] = torch.maximum(most[some], moved.amax(1))
             length = 1 - number / n_steps
-            theta[some] += length * _direction(task, slopes, _resampled(block, some, number, n_rows))
+            counts = _resampled(block, some, number, n_rows)
+            theta[some] += length * _direction(task, slopes, counts)
+            pull[some] += length * (counts @ pulls)
+    if task.space.modality == "table":
+        theta = from_neutral(theta, pull)
+    elif task.space.blocks() is None:  # on a fine grid neighbours share what they get
+        theta = theta.masked_fill(pull == 0, 0.0)
     present = block.pool.units.present.expand(n_inputs, -1)
-    if task.space.blocks() is None:  # on a fine grid neighbours share what they get
-        present = present & read
-    scores = as_scores(theta.masked_fill(~present[:, None], 0.0), most)
+    scores = as_scores(theta * present[:, None], most)
     spent = torch.full((n_inputs,), n_steps * n_rows)
     return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
 
@@ -68,9 +71,31 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
 def as_scores(theta: Tensor, most: Tensor) -> Tensor:
     """Return scores `(B, R, F)` from chains of that shape: positive ones add up to `most` `(B,)`."""
     scaled = theta.double() / theta.abs().amax(2, keepdim=True).clamp(min=1e-30)
-    shaped = scaled.abs() ** POWER * torch.where(scaled > 0, 1.0, -AGAINST)
-    total = shaped.clamp(min=0).sum(2, keepdim=True)
-    return shaped / torch.where(total > 0, total, 1.0) * most[:, None, None]
+    shaped = scaled.abs() ** POWER
+    total = (shaped * (scaled > 0)).sum(2, keepdim=True)
+    positive = shaped * (scaled > 0) / torch.where(total > 0, total, 1.0)
+    negative = AGAINST * shaped * (scaled < 0) / total.clamp(min=1)  # little also where nothing much is positive
+    return (positive - negative) * most[:, None, None]
+
+
+def from_neutral(theta: Tensor, pull: Tensor) -> Tensor:
+    """Return chains `(..., F)` shifted so that features above 0 are for the prediction, those below against it.
+
+    A selection does not change if all of `theta` rises, so its own 0, about the mean of all features, means little where
+    there are few. What the model says of more of a feature does: the order is cut where the fewest stand on the wrong
+    side. Who has no pull at all is not read: 0.
+    """
+    read = pull != 0
+    high, order = theta.masked_fill(~read, -torch.inf).sort(dim=-1, descending=True, stable=True)
+    favours = pull.gather(-1, order).sign()
+    # So many stand right if the first 0, 1, ..., F are taken to be for it.
+    right = torch.nn.functional.pad(favours.cumsum(-1), (1, 0))
+    n_for, n_read = right.argmax(-1, keepdim=True), read.sum(-1, keepdim=True)
+    last = high.gather(-1, (n_read - 1).clamp(min=0))
+    gap = ((high[..., :1] - last) / (n_read - 1).clamp(min=1)).clamp(min=1e-3)
+    above = torch.where(n_for > 0, high.gather(-1, (n_for - 1).clamp(min=0)), high[..., :1] + 2 * gap)
+    below = torch.where(n_for < n_read, high.gather(-1, n_for.clamp(max=high.shape[-1] - 1)), last - 2 * gap)
+    return torch.where(read, theta - (above + below) / 2, 0.0)
 
 
 def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
@@ -109,18 +134,20 @@ class Step:
     without: Without
 
     def ascend(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return what rows are worth `(n, rows)`, gradients `(n, rows, F)`, moves of the output, what mattered.
+        """Return what each row is worth `(n, rows)`, its gradient, the pull on each feature, how far the output moved.
 
-        A feature `(n, F)` mattered if selecting it more or less would have made a difference in some row.
+        The gradient `(n, rows, F)` is that of an order, where more of one feature is less of others; the pull is that
+        of more of the one alone.
         """
         with torch.enable_grad():
             noisy = (self.theta[:, None] + self.noise()).flatten(0, 1).requires_grad_()
             selected = self.selected(noisy)
             worth, moved = self.worth(selected)
             slopes, pulls = torch.autograd.grad(worth.sum(), (noisy, selected))
+        pulls = pulls * selected.detach() * (1 - selected.detach()) / TEMPERATURE
         shape = (len(self.some), self.n_rows)
-        mattered = (pulls != 0).view(*shape, -1).any(1)
-        return worth.detach().view(shape), slopes.nan_to_num().view(*shape, -1), moved.detach().view(shape), mattered
+        slopes, pulls = (part.nan_to_num().view(*shape, -1) for part in (slopes, pulls))
+        return worth.detach().view(shape), slopes, pulls, moved.detach().view(shape)
 
     def sizes(self) -> Tensor:
         """Return the share of the features `(n * rows,)` that each row selects: evenly spread, both sides alike."""
@@ -130,7 +157,7 @@ class Step:
 
     def noise(self) -> Tensor:
         """Return noise `(n, rows, F)`, the same on both sides."""
-        n_sizes, n_features = self.n_rows // 2, self.task.space.n_features
+        n_sizes, n_features = self.n_rows // 2, self.theta.shape[1]
         keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(n_sizes)
         reach = NOISE * 3**0.5  # of uniform noise with that deviation
         drawn = draws.noise(keys, torch.arange(n_sizes).repeat(len(self.some)), n_features, -reach, reach)
@@ -138,7 +165,7 @@ class Step:
         return torch.cat([one_side, one_side], 1)
 
     def selected(self, noisy: Tensor) -> Tensor:
-        """Return how much of each feature `(n * rows, F)` rows with the chains `noisy` `(n * rows, F)` select."""
+        """Return how much of each feature rows with the chains `noisy` `(n * rows, F)` select."""
         present = self.block.pool.units.present.expand(len(self.block.target), -1)
         return select(noisy, present[self.some.repeat_interleave(self.n_rows)], self.sizes())
 
@@ -172,8 +199,7 @@ class Step:
 def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
     """Select the highest entries softly: `sigmoid((theta - tau) / TEMPERATURE)` `(m, F)` with a mean of `size` `(m,)`.
 
-    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands: a feature that
-    is never read has a gradient too, that of taking the place of others.
+    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands.
     """
     with torch.no_grad():
         reach = 20 * TEMPERATURE
