@@ -14,18 +14,6 @@ from fans.explain import Explainer
 from fans.models import find_checkpoint, load
 from fans.report.html import pages
 from fans.report.sentences import direction_text, score_label, score_text, stability_text
-from fans.spaces import Image
-
-QUICK = {
-    "solver": "game",
-    "n_background": 12,
-    "n_local": 11,
-    "n_pairs": 100,
-    "n_sweep": 1,
-    "n_factual": 4,
-    "n_perturb": 4,
-}
-"""Few draws, for a model whose rows take 10 ms each."""
 
 
 def run(folder: Path, console: Console) -> None:
@@ -33,7 +21,7 @@ def run(folder: Path, console: Console) -> None:
     started = time.perf_counter()
     found = {"table": _tumours(console), "image": _pictures("fashion_mnist", 4, console)}
     if _is_trained("cifar10"):
-        found["photo"] = _pictures("cifar10", 1, console, every=8, space=Image(n_segments=32), **QUICK)
+        found["photo"] = _pictures("cifar10", 1, console, every=8, effort="low")
     found["graph"] = _house(console)
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{name}.png" for name in found]
@@ -112,7 +100,7 @@ def _house(console: Console, node: int = 430) -> tuple[str, Explanation]:
         f"{card.accuracy:.1%} right on {card.n_test} nodes it has not seen"
     )
     console.print(f"{heading}.\n")
-    explanation = Explainer(model, graph, target_names=graph.classes, n_local=11, n_sweep=1)(node, ids=[f"node {node}"])
+    explanation = Explainer(model, graph, target_names=graph.classes)(node, ids=[f"node {node}"])
     inside = graph.truth & (graph.motif[graph.edge_index] == graph.motif[node]).all(0)
     house = {frozenset(edge) for edge in graph.edge_index[:, inside].T.tolist()}
     assert explanation.edges is not None

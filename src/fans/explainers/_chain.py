@@ -82,8 +82,8 @@ def from_neutral(theta: Tensor, pull: Tensor) -> Tensor:
     """Return chains `(..., F)` shifted so that features above 0 are for the prediction, those below against it.
 
     A selection does not change if all of `theta` rises, so its own 0, about the mean of all features, means little
-    where there are few. What the model says of more of a feature does: the order is cut where the fewest stand on the wrong
-    side. Who has no pull at all is not read: 0.
+    where there are few. What the model says of more of a feature does: the order is cut where the fewest stand on the
+    wrong side. Who has no pull at all is not read: 0.
     """
     read = pull != 0
     high, order = theta.masked_fill(~read, -torch.inf).sort(dim=-1, descending=True, stable=True)

@@ -146,13 +146,12 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     """Return the smallest subset along the order of the scores that does it: nearly as much PNS as any size has.
 
     All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
-    estimated again on fresh ones. A feature that scores nothing never joins. One that speaks against the prediction
-    may, after all others, in a table whose scores tell it from one that plays no part: a chain's, not noisy ones.
+    estimated again on fresh ones. A feature that scores nothing never joins, nor, where scores are noisy, one that has
+    less than an even share of them all. One that speaks against the prediction may in a table, after all others.
     Resampling the reference samples, and the rows behind the scores where the method kept such replicates, tells how
     steady the choice is.
     """
-    against = task.space.modality == "table" and scored.replicates is not None
-    useful = (scored.scores != 0 if against else scored.scores > 0) & block.pool.units.present
+    useful = _useful(task, scored) & block.pool.units.present
     rank = _ranks(scored.scores, useful)
     tried = sizes(task.space.n_features)
     few, quick = _economical(block, len(tried), settings, selection.n_sweep)
@@ -171,6 +170,14 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     stability = torch.stack([m & useful for m in members]).double().mean(0)
     spent = trials.n_rows.view(len(rank), n_tried).sum(1)
     return Chosen((rank < n_chosen[:, None]) & useful, stability, spent)
+
+
+def _useful(task: Task, scored: Scores) -> Tensor:
+    """Tell which features `(B, F)` may join: of noisy scores those with an even share of the total, at most a tenth."""
+    if scored.replicates is None:
+        share = min(0.1, 1 / scored.scores.shape[1])
+        return scored.scores >= share * scored.scores.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-30)
+    return scored.scores != 0 if task.space.modality == "table" else scored.scores > 0
 
 
 N_REPLICATES = 10

@@ -89,7 +89,7 @@ class _FittedGraph(FittedSpace):
     """One graph's nodes, or graphs, and how the model takes them."""
 
     has_background: ClassVar[bool] = False
-    swap_rate: ClassVar[float] = 0.3
+    swap_rate: ClassVar[float] = 0.05
     n_background: ClassVar[int] = 0
     unit: ClassVar[str]
     baselines: ClassVar[tuple[str, ...]]
