@@ -1,7 +1,7 @@
 """What our choices for images are worth: IROF of each alternative on images that are never reported.
 
-64 Fashion-MNIST test images, those that `table1.yaml` keeps for development, target = predicted class, about 400
-(gradient) or 500 (game) model rows each, the authors' LeNet and ours; the standard errors of the means are large, but
+64 Fashion-MNIST test images, those that `table1.yaml` keeps for development, target = predicted class, 320
+(chain) or 500 (game) model rows each, the authors' LeNet and ours; the standard errors of the means are large, but
 all alternatives see the same images. Run with `python -m benchmarks.choices` (about five minutes; needs FANS_DATA).
 """
 
@@ -17,30 +17,42 @@ import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
 from benchmarks.irof import TABLE, case_of, irof
 from fans.data import load_images
+from fans.explainers import _chain
 from fans.metrics import Case, metric
 from fans.models import load, load_released
 from fans.spaces import Image
+from fans.spaces import image as space_of_images
 from fans.spaces.image import FittedImage
 
-CLIMB: dict[str, Any] = {"solver": "gradient"}
 GAME: dict[str, Any] = {"solver": "game", "n_pairs": 225}
 ALONE: dict[str, Any] = {"n_local": 0, "n_background": 0}
 SLIC: dict[str, Any] = {"space": Image("superpixel")}
 
+CONSTANTS: Mapping[str, tuple[Any, str, float]] = {
+    "chain, no noise": (_chain, "NOISE", 0.0),
+    "chain, noise of 0.6": (_chain, "NOISE", 0.6),
+    "chain, temperature 0.15": (_chain, "TEMPERATURE", 0.15),
+    "chain, only falls count": (_chain, "FALL", 1.0),
+    "chain, scores to the power 1": (_chain, "POWER", 1.0),
+    "chain, scores below 0 count in full": (_chain, "AGAINST", 1.0),
+    "chain, smoothed by 1": (space_of_images, "SMOOTH", 1.0),
+    "chain, smoothed by 2": (space_of_images, "SMOOTH", 2.0),
+}
+"""Choices that are no settings: the module, the constant's name, and its other value."""
+
 ALTERNATIVES: Mapping[str, dict[str, Any]] = {
-    "gradient, as shipped": CLIMB,
-    "gradient, 20 steps": CLIMB | {"n_steps": 20},
-    "gradient, 13 steps": CLIMB | {"n_steps": 13},
-    "gradient, cells drawn singly": CLIMB | {"draw": "features"},
-    "gradient, pixels": CLIMB | {"space": Image("pixel")},
-    "gradient, superpixels": CLIMB | SLIC,
-    "gradient, objective PNS": CLIMB | {"objective": "pns", "l1": 0.0},
-    "gradient, temperature 0.5": CLIMB | {"temperature": 0.5},
-    "gradient, the paper's indicator": CLIMB | {"indicator": "paper"},
-    "gradient, Adam of 0.05": CLIMB | {"optimiser": "adam", "rate": 0.05},
-    "gradient, the paper's g": CLIMB | {"relaxed_g": "paper"},
-    "gradient, 2 samples of 8 perturbations": CLIMB | {"step_samples": 2, "step_perturb": 8},
-    "gradient, only falls count": CLIMB | {"change": "fall"},
+    "chain, as shipped": {},
+    "chain, effort low": {"effort": "low"},
+    "chain, 20 steps": {"n_steps": 20},
+    "chain, 64 rows a step": {"n_rows": 64},
+    "chain, patches": {"space": Image("patch")},
+    "chain, superpixels": SLIC,
+    "chain, the image's own mean": {"baseline": "own"},
+    "chain, the border's colour": {"baseline": "border"},
+    "chain, the background's mean": {"baseline": "mean"},
+    "chain, blur": {"baseline": "blur"},
+    "chain, without SF": {"without": "SF"},
+    "chain, without NC": {"without": "NC"},
     "game": GAME,
     "game, cells drawn singly": GAME | {"draw": "features"},
     "game, pixels": GAME | {"space": Image("pixel")},
@@ -70,6 +82,11 @@ def try_all(model: nn.Module, background: Tensor, test: Any, index: range) -> di
 
     for name, settings in ALTERNATIVES.items():
         note(name, settings)
+    for name, (module, constant, value) in CONSTANTS.items():
+        kept = getattr(module, constant)
+        setattr(module, constant, value)
+        note(name, {})
+        setattr(module, constant, kept)
     shipped = FittedImage.swap_rate
     for rate in SWAPS:
         FittedImage.swap_rate = rate

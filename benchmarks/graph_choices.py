@@ -16,23 +16,26 @@ from benchmarks._shared import parse_arguments, print_table, write_record
 from fans.evaluate import node_cases
 from fans.experiments import load
 from fans.experiments.graphs import Subject, subject
+from fans.explainers import _chain
 from fans.metrics import metric
-from fans.spaces.graph import FittedEdges
 
-CLIMB: dict[str, Any] = {"solver": "gradient"}
 GAME: dict[str, Any] = {"solver": "game"}
+CONSTANTS: Mapping[str, tuple[str, float]] = {
+    "chain, no noise": ("NOISE", 0.0),
+    "chain, noise of 0.5": ("NOISE", 0.5),
+    "chain, only falls count": ("FALL", 1.0),
+    "chain, scores to the power 1": ("POWER", 1.0),
+    "chain, scores to the power 2": ("POWER", 2.0),
+}
+"""Choices of the chain that are no settings: the constant's name, and its other value."""
 ALTERNATIVES: Mapping[str, dict[str, Any]] = {
-    "gradient, as shipped": CLIMB,
-    "gradient, phi 0.1": CLIMB | {"phi": 0.1},
-    "gradient, phi 0.2": CLIMB | {"phi": 0.2},
-    "gradient, phi 0.5": CLIMB | {"phi": 0.5},
-    "gradient, phi 0.8": CLIMB | {"phi": 0.8},
-    "gradient, 20 steps": CLIMB | {"n_steps": 20},
-    "gradient, objective PNS": CLIMB | {"objective": "pns", "l1": 0.0},
-    "gradient, the paper's indicator": CLIMB | {"indicator": "paper"},
-    "gradient, graph alone": CLIMB | {"n_local": 0},
-    "gradient, logits": CLIMB | {"output": "raw"},
-    "gradient, only falls count": CLIMB | {"change": "fall"},
+    "chain, as shipped": {},
+    "chain, effort low": {"effort": "low"},
+    "chain, effort high": {"effort": "high"},
+    "chain, 20 steps": {"n_steps": 20},
+    "chain, logits": {"output": "raw"},
+    "chain, without SF": {"without": "SF"},
+    "chain, without NC": {"without": "NC"},
     "game": GAME,
     "game, phi 0.2": GAME | {"phi": 0.2},
     "game, phi 0.5": GAME | {"phi": 0.5},
@@ -43,7 +46,6 @@ ALTERNATIVES: Mapping[str, dict[str, Any]] = {
     "Saliency": {"method": "saliency"},
     "random (control)": {"method": "random"},
 }
-DROPS = (0.02, 0.1, 0.5)
 COLUMNS = {
     "Recall@12": ("recall", {}),
     "FID+ top 12": ("fidelity_plus", {"form": "top", "top": 12}),
@@ -72,11 +74,11 @@ def main() -> None:
         given, inputs = subject(name, name), load("table2").dataset(name)
         nodes = [given.nodes[i] for i in inputs.positions("tuning", 2 if arguments.quick else n)]
         found = figures[name] = {label: judge(given, nodes, how) for label, how in ALTERNATIVES.items()}
-        shipped = FittedEdges.swap_rate
-        for rate in DROPS:
-            FittedEdges.swap_rate = rate
-            found[f"gradient, copies drop {rate:.0%}"] = judge(given, nodes, CLIMB)
-        FittedEdges.swap_rate = shipped
+        for label, (constant, value) in CONSTANTS.items():
+            kept = getattr(_chain, constant)
+            setattr(_chain, constant, value)
+            found[label] = judge(given, nodes, {})
+            setattr(_chain, constant, kept)
         columns = list(next(iter(found.values())))
         rows = [[label, *(f"{values[c]:.3f}" for c in columns)] for label, values in found.items()]
         print_table(f"{name}, {len(nodes)} nodes", ["alternative", *columns], rows)

@@ -267,9 +267,9 @@ def explain(problem: Problem, **settings: Any) -> tuple[fans.Explanation, float]
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "at price 0": {"price": 0.0},
+    "at enough 0.5": {"enough": 0.5},
+    "at enough 1": {"enough": 1.0},
     "by noise tolerance": {"tolerance": "noise"},
-    "without refinement": {"refine": 0},
     "without local copies": {"n_background": 100, "n_local": 0},
 }
 """Choices docs/design.md defends, undone one at a time."""
@@ -319,7 +319,7 @@ def contrasts(results: list[Result]) -> list[Contrast]:
         ("ranking, both told the size", "FANS scores, top 3 *", "top 3 *"),
         ("members, both of FANS's size", "FANS, its subset", "FANS's size"),
         ("subset, rival told the size", "FANS, its subset", "top 3 *"),
-        ("price 0, rival told the size", "FANS, its subset at price 0", "top 3 *"),
+        ("all of PNS, rival told the size", "FANS, its subset at enough 1", "top 3 *"),
     )
     found = []
     for rival in ("Banzhaf", "KernelSHAP", "LIME"):

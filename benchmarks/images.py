@@ -23,8 +23,8 @@ from fans.spaces import Image
 
 SEED = 0
 N_IMAGES = 64
-FEW_ROWS: dict[str, Any] = {"step_samples": 4, "step_perturb": 1}
-PAPER_ROWS: dict[str, Any] = {"step_samples": 1, "step_perturb": 50}
+FEW_ROWS: dict[str, Any] = {"n_rows": 8}
+PAPER_ROWS: dict[str, Any] = {"n_rows": 100}
 ONLY_SCORES: dict[str, Any] = {"n_background": 20, "n_local": 20}
 
 
@@ -49,10 +49,10 @@ def one_at_a_time(explainer: fans.Explainer, images: Tensor) -> None:
 
 
 def batching(model: nn.Module, background: Tensor, images: Tensor, repeats: int) -> dict[str, Any]:
-    """(a), (a2): the batched gradient solver against the same one image at a time, and against the released one."""
+    """(a), (a2): the batched chain against the same one image at a time, and against the released one."""
     out: dict[str, Any] = {}
     for name, rows in (("few rows a step", FEW_ROWS), ("50 perturbations", PAPER_ROWS)):
-        made = fans.Explainer(model, background, solver="gradient", patience=0, **rows, **ONLY_SCORES)
+        made = fans.Explainer(model, background, **rows, **ONLY_SCORES)
         made.scores(images[:2])
         out[name] = ratio(partial(one_at_a_time, made, images), partial(made.scores, images), repeats)
     released = fans.Explainer(model, background, preset="released", n_background=1, n_local=0)
@@ -70,9 +70,9 @@ def overhead(model: nn.Module, background: Tensor, images: Tensor, repeats: int)
     """(b): a whole explanation against the bare model on as many rows, in full batches of the same size."""
     out = {}
     cases: dict[str, dict[str, Any]] = {
-        "gradient, patches (default)": {},
-        "gradient, superpixels": {"space": Image("superpixel")},
-        "gradient, pixels": {"space": Image("pixel")},
+        "chain, cells (default)": {},
+        "chain, superpixels": {"space": Image("superpixel")},
+        "chain, patches": {"space": Image("patch")},
         "game, patches": {"solver": "game"},
         "game, superpixels": {"solver": "game", "space": Image("superpixel")},
         "game, pixels": {"solver": "game", "space": Image("pixel")},
