@@ -595,7 +595,7 @@ class Outside(nn.Module):
 @pytest.mark.parametrize("method", ["fans", "saliency"])
 def test_a_module_without_a_gradient(method):
     settings: dict[str, Any] = {"solver": "chain"} if method == "fans" else {}
-    message = "Expected a gradient, got none from Outside, whose outputs do not follow from its inputs by different"
+    message = "Expected a module through which gradients flow, got outputs that do not depend on the input in torch from Outside"
     with pytest.raises(fans.ModelError, match=exactly(message)) as caught:
         fans.Explainer(Outside(), ROWS, method=method, **settings)(ROWS[0])
     assert 'solver="game"' in str(caught.value)

@@ -115,7 +115,7 @@ class Explainer:
         background: real data: what the neighbourhood, scales and drawn baselines come from. It is evaluated once.
         space: what a feature is; guessed from the background by default.
         baseline: value of a feature considered missing (a name, a number or a row); by default the space's first: drawn
-            background rows in tables, the mean in images, no edge in graphs.
+            background rows in tables, the image's own mean and border colours in images, no edge in graphs.
         method: a registered method.
         output: `"raw"` leaves a module's logits as they are.
         task: `"regression"` does so too, and asks an estimator for `predict`.
@@ -130,8 +130,8 @@ class Explainer:
     Example:
         >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
         >>> explainer = Explainer(lambda x: (x[:, 0] - x[:, 1] > 1).astype(float), rows, baseline=0.0)
-        >>> explainer(np.ones(3)).chosen_names()
-        ['x2', 'x1']
+        >>> explainer(np.array([3.0, 1.0, 1.0])).chosen_names()
+        ['x1']
     """
 
     def __init__(

@@ -247,9 +247,9 @@ class Predictor:
         if self.space.modality == "graph":
             return out + 0 * rows.sum()
         raise ModelError(
-            f"Expected a gradient, got none from {type(self.model).__name__}, whose outputs do not follow from its "
-            "inputs by differentiable steps of torch; use a method that asks for outputs only, e.g. method='fans' with "
-            'solver="game"'
+            "Expected a module through which gradients flow, got outputs that do not depend on the input in torch from "
+            f"{type(self.model).__name__}; use a method that asks for outputs only, e.g. method='feature_ablation', or "
+            "solver='game'"
         )
 
 

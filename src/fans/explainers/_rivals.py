@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fans import draws
-from fans.core import InputError, ModelError, is_number
+from fans.core import InputError, is_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.spaces._shared import Fixed, OfSample, Units
@@ -110,18 +110,8 @@ def replacement(task: Task, x: Tensor) -> Tensor:
 
 def gradient(out: Tensor, leaf: Tensor) -> Tensor:
     """Return the gradient of the sum of `out` with respect to `leaf`."""
-    (slope,) = torch.autograd.grad(flowing(out).sum(), leaf, materialize_grads=True)
+    (slope,) = torch.autograd.grad(out.sum(), leaf, materialize_grads=True)
     return slope
-
-
-def flowing(out: Tensor) -> Tensor:
-    """Return outputs, or refuse those of a model that cuts gradients off."""
-    if out.requires_grad:
-        return out
-    raise ModelError(
-        "Expected a module through which gradients flow, got outputs that do not depend on the input in torch; use "
-        "a method that asks for outputs only, e.g. method='feature_ablation'"
-    )
 
 
 def last_output(layers: Sequence[nn.Module], ask: Callable[[], object]) -> Tensor | None:

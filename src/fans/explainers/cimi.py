@@ -15,7 +15,6 @@ from fans.explainers._rivals import (
     ElementMethod,
     Inputs,
     check_number,
-    flowing,
     last_output,
     probabilities,
     replacement,
@@ -227,7 +226,7 @@ def _scales(pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
 
 def _outputs(task: Task, rows: Tensor, piece: int) -> Tensor:
     """Return outputs `(n, C)` through which gradients flow, so many rows at a time."""
-    return flowing(torch.cat([task.predict.differentiable(some) for some in torch.split(rows, piece)]))
+    return torch.cat([task.predict.differentiable(some) for some in torch.split(rows, piece)])
 
 
 def _convolved(task: Task, rows: Tensor, piece: int | None = None) -> Tensor | None:
