@@ -249,7 +249,7 @@ class Predictor:
         raise ModelError(
             "Expected a module through which gradients flow, got outputs that do not depend on the input in torch from "
             f"{type(self.model).__name__}; use a method that asks for outputs only, e.g. method='feature_ablation', or "
-            "solver='game'"
+            'solver="game"'
         )
 
 
