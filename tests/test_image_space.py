@@ -882,11 +882,11 @@ def test_cells_are_what_the_chain_takes():
         (Image("superpixel"), (32, 32), None),
     ],
 )
-def test_values_of_many_cells_are_smoothed_by_one(space, size, grid):
-    """SciPy's Gaussian of one cell, its edges weighed anew; few features, and superpixels, are left as they are."""
+def test_values_of_many_cells_are_smoothed(space, size, grid):
+    """SciPy's Gaussian of one and a half cells, its edges weighed anew; few features, and superpixels, are left as they are."""
     fitted = space.fit(random(3, *size))
     values = random(2, fitted.n_features, seed=4)
-    expected = values if grid is None else blurred(values.reshape(2, *grid), "none", 1.0).reshape(2, -1)
+    expected = values if grid is None else blurred(values.reshape(2, *grid), "none", 1.5).reshape(2, -1)
     np.testing.assert_allclose(fitted.smooth(torch.from_numpy(values)), expected, atol=1e-12)
 
 

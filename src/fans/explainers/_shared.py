@@ -174,10 +174,11 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
 
 def _useful(task: Task, scored: Scores) -> Tensor:
     """Tell which features `(B, F)` may join: of noisy scores those with an even share of the total, at most a tenth."""
-    if scored.replicates is None:
+    if scored.replicates is None and scored.se is not None:
         share = min(0.1, 1 / scored.scores.shape[1])
         return scored.scores >= share * scored.scores.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-30)
-    return scored.scores != 0 if task.space.modality == "table" else scored.scores > 0
+    against = task.space.modality == "table" and scored.replicates is not None
+    return scored.scores != 0 if against else scored.scores > 0
 
 
 N_REPLICATES = 10
