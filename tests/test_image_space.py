@@ -883,7 +883,7 @@ def test_cells_are_what_the_chain_takes():
     ],
 )
 def test_values_of_many_cells_are_smoothed(space, size, grid):
-    """SciPy's Gaussian of one and a half cells, its edges weighed anew; few features, and superpixels, are left as they are."""
+    """SciPy's Gaussian of one and a half cells, edges weighed anew; few features, and superpixels, stay as they are."""
     fitted = space.fit(random(3, *size))
     values = random(2, fitted.n_features, seed=4)
     expected = values if grid is None else blurred(values.reshape(2, *grid), "none", 1.5).reshape(2, -1)
