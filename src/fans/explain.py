@@ -69,7 +69,7 @@ Progress = bool | Callable[[int, int], None] | None
 
 
 EFFORTS: Mapping[str, Mapping[str, Any]] = {
-    "low": {"n_local": 15, "n_perturb": 4, "n_sweep": 120},
+    "low": {"n_local": 15, "n_perturb": 3, "n_sweep": 120},
     "normal": {"n_local": 49, "n_perturb": 8},
     "high": {"n_local": 199, "n_perturb": 16, "n_sweep": 8000},
 }

@@ -23,7 +23,10 @@ class Directions:
 
 
 def directions(task: Task, block: Block, scores: Tensor, subset: Tensor) -> Directions:
-    """Perturb the leading features of each input alone: the members of its subset, then those of the next ranks."""
+    """Perturb the leading features of each input alone: the members of its subset, then those of the next ranks.
+
+    Not on a fine grid, where one cell alone does next to nothing.
+    """
     n_inputs, n_features = scores.shape
     values = torch.full((n_inputs, n_features), torch.nan, dtype=torch.float64)
     n_rows = torch.zeros(n_inputs, dtype=torch.int64)
@@ -32,7 +35,7 @@ def directions(task: Task, block: Block, scores: Tensor, subset: Tensor) -> Dire
     order = (-scores).argsort(dim=1, stable=True)
     order = order.gather(1, (-first.gather(1, order)).argsort(dim=1, stable=True))[:, :MOST_FEATURES]
     owner, place = (present.gather(1, order) & (subset.sum(1, keepdim=True) <= MOST_FEATURES)).nonzero(as_tuple=True)
-    if not len(owner):
+    if not len(owner) or task.space.blocks() is not None:
         return Directions(values, n_rows)
     feature, k = order[owner, place], N_DRAWS if task.baseline.drawn else 1
     own = block.own[:, 0]
