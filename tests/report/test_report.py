@@ -617,6 +617,7 @@ def test_a_drawing_of_few_edges_or_none(tmp_path):
         graph_of([(0, 1), (2, 3)], [0.5, math.nan], [True, False]),
     ):
         e.plot(tmp_path / "e.png")
+        assert (tmp_path / "e.png").stat().st_size > 1000
         parsed(e._repr_html_())
 
 
