@@ -43,12 +43,14 @@ def draw_labels(rows: Floats, seed: int) -> npt.NDArray[np.int64]:
     return (np.random.default_rng(seed).random(len(rows)) < rule(rows)[:, 1]).astype(np.int64)
 
 
-def parse_arguments(description: str, name: str) -> argparse.Namespace:
-    """Read `--quick` and `--out`."""
+def parse_arguments(description: str, name: str, among: Sequence[str] = ()) -> argparse.Namespace:
+    """Read `--quick` and `--out`, and `--only`, some of the parts that there are, if there are any."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how well")
     default = Path(__file__).parent / "results" / f"{name}.json"
     parser.add_argument("--out", type=Path, default=default, help="where the JSON record goes")
+    if among:
+        parser.add_argument("--only", nargs="+", choices=among, help="only these")
     return parser.parse_args()
 
 

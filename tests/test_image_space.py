@@ -499,18 +499,20 @@ def test_own_and_border_colours_by_hand():
 
 @pytest.mark.parametrize("channels", ["first", "last", "none"])
 @pytest.mark.parametrize("baseline", [None, "blank"])
-def test_a_blank_is_the_own_colour_and_every_third_time_the_borders(channels, baseline):
+def test_a_blank_is_the_own_colour_or_the_borders_each_asked_once(channels, baseline):
     shape = shaped(channels, 4, 6)
     background = random(5, *shape) + 0.1
     settings: dict[str, Any] = {"space": Image("patch", patch=2, channels=channels), "baseline": baseline, "phi": 1}
     own, border = own_colour(background, channels), border_colour(background, channels)
-    missing = np.stack([own, own, border], 1).reshape(15, *shape)
+    missing = np.stack([own, border], 1).reshape(10, *shape)
     whole = perturbed(background[0], [True] * 6, background, **settings, n_perturb=3)
     np.testing.assert_allclose(whole, missing, atol=1e-12)
     part = perturbed(background[0], np.arange(6) < 2, background, **settings, n_perturb=3)
-    labels, samples = over_channels(tiles(4, 6, 2), channels), np.repeat(background, 3, 0)
+    labels, samples = over_channels(tiles(4, 6, 2), channels), np.repeat(background, 2, 0)
     expected = [np.where(hit, missing, samples) for hit in (labels < 2, labels >= 2)]
     np.testing.assert_allclose(part, np.concatenate(expected), atol=1e-12)
+    in_turns = perturbed(background[0], [True] * 6, background, **settings | {"phi": 1 - 1e-9}, n_perturb=3)
+    np.testing.assert_allclose(in_turns, np.stack([own, own, border], 1).reshape(15, *shape), atol=1e-12)
 
 
 def test_pns_with_a_blank_is_that_of_the_enumeration():

@@ -48,7 +48,7 @@ from fans.estimate import (
     warn_if_thin,
 )
 from fans.explainers._direction import directions
-from fans.explainers._shared import Method, Scores, Selection, check_modality, sizes, smallest_subset
+from fans.explainers._shared import Method, Scores, Selection, check_modality, n_sizes, smallest_subset
 from fans.pns import Settings
 from fans.spaces import guess_space
 from fans.spaces._shared import FeatureSpace
@@ -289,7 +289,7 @@ class Explainer:
         """Cut inputs into blocks that fill the model's batches, also in a method that takes few rows at a time."""
         task = self.task
         n_features, n_elements = task.space.n_features, task.space.n_elements
-        n_tried = max(len(sizes(n_features)), self.settings.n_perturb)
+        n_tried = max(n_sizes(n_features), self.settings.n_perturb)
         at_once = self.method.at_once(n_features)
         rows_per_input = max(at_once, self._n_samples)
         if not only_scores:

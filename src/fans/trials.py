@@ -180,12 +180,19 @@ class Changes:
 
 
 def run(
-    task: Task, pool: Reference, jobs: Jobs, k: int, hits: Callable[[Tensor, Tensor], Tensor], kind: Change
+    task: Task,
+    pool: Reference,
+    jobs: Jobs,
+    k: int,
+    hits: Callable[[Tensor, Tensor], Tensor],
+    kind: Change,
+    turns: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Perturb each job's samples `k` times and return the changes `(J, S, K)` and the model rows spent `(J,)`.
 
-    `hits(job, place)` says which features `(n, F)` the perturbation at `place` (of S * K) hits. At most `max_batch`
-    rows exist at a time. A perturbation that leaves its sample as it was (no feature hit, or hit by its own value)
+    `hits(job, place)` says which features `(n, F)` the perturbation at `place` (of S * K) hits; `turns` `(K,)` which
+    draws of the baseline those of a sample take, by default one of its own each. At most `max_batch` rows exist at a
+    time. A perturbation that leaves its sample as it was (no feature hit, or hit by its own value)
     changes nothing by definition and costs no evaluation.
     """
     n_jobs, n_samples = jobs.index.shape
@@ -197,7 +204,8 @@ def run(
         job, place = flat // (n_samples * k), flat % (n_samples * k)
         origin, owner = jobs.index.take(flat // k), jobs.owner[job]
         hit = hits(job, place)
-        baseline = baselines(task, pool, jobs.row_keys[job], place, origin)
+        drawn = place if turns is None else turns[place % k]
+        baseline = baselines(task, pool, jobs.row_keys[job], drawn, origin)
         weights = pool.units.spread(draws.numbers(hit, pool.pool.dtype), owner)
         perturbed = perturb(pool.pool.index_select(0, origin), weights, baseline)
         surely = solid if len(solid) == 1 else solid.index_select(0, owner)
@@ -265,6 +273,25 @@ def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: floa
 
     change, n_rows = run(task, pool, jobs, k, hits, kind)
     return Changes(change, torch.full((len(change), k), 1 / k, dtype=torch.float64), n_rows)
+
+
+def n_ways(task: Task, settings: Settings) -> int:
+    """Return how many perturbations of a whole subset there are on a sample, 0 where that is a matter of luck."""
+    if settings.phi < 1 or settings.estimator == "resample":
+        return 0
+    if isinstance(task.baseline, Mixed):
+        return len(task.baseline.functions)
+    return 0 if task.baseline.drawn else 1
+
+
+def whole_changes(task: Task, pool: Reference, jobs: Jobs, kind: Change) -> Changes:
+    """Perturb the whole of each job's subset, by every baseline that takes turns once, weighed by its turns."""
+    turns = torch.tensor(task.baseline.turns if isinstance(task.baseline, Mixed) else (0,))
+    ways = turns.unique()
+    first = torch.stack([(turns == way).nonzero()[0, 0] for way in ways])
+    share = torch.stack([(turns == way).double().mean() for way in ways])
+    change, n_rows = run(task, pool, jobs, len(ways), lambda job, _: jobs.subset[job], kind, first)
+    return Changes(change, share.expand(len(change), -1), n_rows)
 
 
 def enumerated_changes(task: Task, pool: Reference, jobs: Jobs, phi: float, kind: Change) -> Changes:
@@ -396,6 +423,10 @@ def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: 
         on_subset, on_rest = (
             enumerated_changes(task, block.pool, jobs, settings.phi, settings.change) for jobs in sides
         )
+        factual = interventional = (on_subset.share, on_rest.share)
+    elif n_ways(task, settings):
+        both = whole_changes(task, block.pool, sides[0].join(sides[1]), settings.change)
+        on_subset, on_rest = both.halves()
         factual = interventional = (on_subset.share, on_rest.share)
     else:
         n_kept = settings.n_perturb if settings.estimator == "weighted" else settings.n_factual

@@ -11,7 +11,16 @@ import fans
 from fans import trials
 from fans.explainers._direction import MOST_FEATURES, directions
 from fans.explainers._game import Observed, _changed, _samples, fit
-from fans.explainers._shared import Scores, Selection, _size, sizes, smallest_subset
+from fans.explainers._shared import (
+    Scores,
+    Selection,
+    _between,
+    _size,
+    coarse_sizes,
+    n_fine,
+    n_sizes,
+    smallest_subset,
+)
 from fans.spaces import Table
 from fans.trials import Block
 from tests import oracles
@@ -294,9 +303,22 @@ def test_the_subset_is_found_among_many_columns(rule, seed):
 
 
 def test_sizes_double_with_halves_between_and_end_with_everything():
-    assert sizes(1) == [1]
-    assert sizes(20) == [1, 2, 3, 4, 6, 8, 12, 16, 20]
-    assert sizes(24) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+    assert coarse_sizes(1) == [1]
+    assert coarse_sizes(20) == [1, 2, 3, 4, 6, 8, 12, 16, 20]
+    assert coarse_sizes(24) == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+    assert [n_fine(n) for n in (1, 4, 6, 12, 784)] == [0, 0, 1, 3, 4]
+    assert [n_sizes(n) for n in (1, 12, 784)] == [1, 7 + 3, 20 + 4]
+
+
+def test_sizes_between_the_last_that_is_too_few_and_the_first_that_is_enough():
+    coarse = torch.tensor([8, 12, 64, 96]).expand(3, -1)
+    value = torch.tensor([[0.1, 0.5, 0.95, 1.0], [0.95, 0.2, 0.9, 1.0], [0, 0.9, 0.4, 0.4]], dtype=torch.float64)
+    found = _between(coarse, value, 0.9, 4)
+    assert found.tolist()[0] == pytest.approx([12 * (64 / 12) ** (i / 5) for i in (1, 2, 3, 4)], abs=0.5)
+    assert found.tolist()[1] == [8] * 4  # nothing is smaller
+    assert found.tolist()[2] == [9, 9, 10, 11]
+    assert _between(coarse, value, 0.9, 3).tolist()[2] == [9, 10, 11]  # all that lie between
+    assert _between(coarse, value, 0.9, 0).shape == (3, 0)
 
 
 # --- The smallest subset that does it --------------------------------------------------------------------------------
@@ -309,9 +331,10 @@ def test_the_size_by_hand():
         dtype=torch.float64,
     )
     most = torch.tensor([6, 6, 5, 6, 0])
-    assert _size(value, [1, 2, 3, 6], most, 0.9).tolist() == [3, 1, 5, 0, 0]
-    assert _size(value, [1, 2, 3, 6], most, 1.0).tolist() == [6, 3, 5, 0, 0]
-    assert _size(value, [1, 2, 3, 6], most, 0.5).tolist() == [2, 1, 5, 0, 0]
+    tried = torch.tensor([1, 2, 3, 6]).expand(5, -1)
+    assert _size(value, tried, most, 0.9).tolist() == [3, 1, 5, 0, 0]
+    assert _size(value, tried, most, 1.0).tolist() == [6, 3, 5, 0, 0]
+    assert _size(value, tried, most, 0.5).tolist() == [2, 1, 5, 0, 0]
 
 
 def chosen_by(rule: Any, background: Any, x: Any, scores: Any, *, chain: bool = False, **settings: Any) -> Any:
@@ -349,6 +372,19 @@ def test_the_subset_is_the_first_along_the_order_that_does_it():
     assert torch.equal(found.stability, found.subset.double())  # nothing is left to chance
     assert (found.n_rows > 0).all()
     assert (found.n_rows <= 20_000).all()
+
+
+@pytest.mark.parametrize(("n_deciding", "expected"), [(5, 5), (7, 7), (11, 11), (37, 38)])
+def test_the_smallest_size_is_found_between_the_coarse_ones(n_deciding, expected):
+    """All of so many columns together decide; the order has them in front."""
+    background = np.abs(np.random.default_rng(9).normal(size=(60, 48)))
+    scores, x = [list(range(48, 0, -1))], np.ones((1, 48))
+
+    def most_of_them(rows: Any) -> Any:  # perturbing all but a few changes nothing
+        return (rows[:, :n_deciding] > 0).any(1).astype(float)
+
+    found = chosen_by(most_of_them, background, x, scores, n_sweep=20_000)
+    assert found.subset[0].tolist() == [i < expected for i in range(48)]
 
 
 def test_enough_is_a_share_of_the_best():

@@ -9,6 +9,7 @@ softly `sigmoid((theta - tau) / TEMPERATURE)` with tau such that the mean is q, 
 others) by its baseline, and asks the model. All rows of many inputs are one forward and one backward pass.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from fans import draws
 from fans.explainers._shared import Scores, Without
+from fans.spaces._shared import DrawnRows, Noise
 from fans.task import Task
 from fans.trials import Block, baselines
 
@@ -24,11 +26,23 @@ SMALLEST, LARGEST = 0.02, 0.9
 TEMPERATURE = 0.3
 """Of the soft selection, where a step moves `theta` by at most 1."""
 NOISE = 0.3
-"""Standard deviation of the noise on `theta`: an order must do well with its neighbours' places exchanged."""
+"""What `theta` is moved by, up or down: an order must do well with its neighbours' places exchanged."""
 FALL = 0.7
 """What of "changed" is the fall of the explained class; the rest is how much the whole prediction differs."""
-POWER, AGAINST = 2.5, 0.1
-"""From `theta` to scores: to this power, and features that come after the neutral ones count this part."""
+SHARP = 6
+"""Of the membership, `1 - (1 - theta**SHARP)**r`: how steeply it falls after the features that are in."""
+ROUNDS = (1, 4, 16, 64, 256)
+"""r of the memberships that are tried: the larger, the more features are in."""
+TOLD, TAIL = 0.1, 0.003
+"""What of a membership is that of one round, and what is `theta`."""
+N_FITTING = 2 * len(ROUNDS)
+"""Model rows that they take, each with one baseline."""
+ENOUGH = 0.9
+"""The membership is the sparsest that is worth this share of the best."""
+N_DRAWN = 4
+"""Baselines that a membership is tried with where they are drawn."""
+AGAINST = 0.1
+"""Features that come after the neutral ones count this part of what they would before them."""
 REPLICATES = 10
 """Chains of resampled rows that tell how steady the order is."""
 BISECTIONS = 30
@@ -40,7 +54,8 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     """Find the chain of each input of a block by `n_steps` steps of `n_rows` model rows.
 
     A score is a feature's share of the most that any perturbation moved the explained output: positive scores add up to
-    that. They keep the chain's order, also among features that speak against the prediction, which score below 0.
+    that. They keep the chain's order, also among features that speak against the prediction, which score below 0, and
+    fall along it as the membership does that is the sparsest to do what the best does (`fitting`).
     """
     n_inputs, n_features = len(block.target), task.space.n_features
     theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
@@ -58,24 +73,73 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
             counts = _resampled(block, some, number, n_rows)
             theta[some] += length * _direction(task, slopes, counts)
             pull[some] += length * (counts @ pulls)
-    if task.space.modality == "table":
+    if task.space.signed:
         theta = from_neutral(theta, pull)
     elif task.space.blocks() is None:  # on a fine grid neighbours share what they get
         theta = theta.masked_fill(pull == 0, 0.0)
-    present = block.pool.units.present.expand(n_inputs, -1)
-    scores = as_scores(theta * present[:, None], most)
-    spent = torch.full((n_inputs,), n_steps * n_rows)
+    theta = theta * block.pool.units.present.expand(n_inputs, -1)[:, None]
+    shape, n_tried = fitting(task, block, theta[:, 0])
+    scores = as_scores(membership(theta, shape[:, None, None]), most)
+    spent = torch.full((n_inputs,), n_steps * n_rows + n_tried)
     return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
 
 
-def as_scores(theta: Tensor, most: Tensor) -> Tensor:
-    """Return scores `(B, R, F)` from chains of that shape: positive ones add up to `most` `(B,)`."""
-    scaled = theta.double() / theta.abs().amax(2, keepdim=True).clamp(min=1e-30)
-    shaped = scaled.abs() ** POWER
-    total = (shaped * (scaled > 0)).sum(2, keepdim=True)
-    positive = shaped * (scaled > 0) / torch.where(total > 0, total, 1.0)
-    negative = AGAINST * shaped * (scaled < 0) / total.clamp(min=1)  # little also where nothing much is positive
-    return (positive - negative) * most[:, None, None]
+def membership(theta: Tensor, r: Tensor) -> Tensor:
+    """Return how much each feature is in, `(..., F)`, up to 1, in the order of `theta`; those below 0 are below 0.
+
+    It is about the chance to be drawn once in `r` rounds. A tenth is that of one round, which tells those apart that
+    are nearly sure to be drawn, and a little is `theta` itself, which tells those apart that hardly ever are.
+    """
+    scaled = theta.double() / theta.abs().amax(-1, keepdim=True).clamp(min=1e-30)
+    steep = scaled.abs() ** SHARP
+    drawn = -torch.expm1(r * torch.log1p(-steep))
+    member = torch.where(scaled > 0, (1 - TOLD - TAIL) * drawn + TOLD * steep, -AGAINST * steep)
+    return member + TAIL * scaled
+
+
+def as_scores(members: Tensor, most: Tensor) -> Tensor:
+    """Return scores `(B, R, F)` from memberships of that shape: positive ones add up to `most` `(B,)`."""
+    total = members.clamp(min=0).sum(2, keepdim=True)
+    positive = members.clamp(min=0) / torch.where(total > 0, total, 1.0)
+    negative = members.clamp(max=0) / total.clamp(min=1)  # little also where nothing much is positive
+    return (positive + negative) * most[:, None, None]
+
+
+def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, int]:
+    """Return r of the membership `(B,)` that fits each chain `(B, F)`, and the model rows of an input that it took.
+
+    A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
+    it where the rest is. Of those tried it is the sparsest that is worth nearly what the best is.
+    """
+    tried = torch.tensor(ROUNDS, dtype=torch.float64)
+    n_drawn = N_DRAWN if isinstance(task.baseline, DrawnRows | Noise) else 1
+    n_rows = N_FITTING * n_drawn
+    worth = []
+    for some in torch.split(torch.arange(len(theta)), max(1, task.predict.max_batch // n_rows)):
+        share = membership(theta[some, None], tried[:, None]).clamp(min=0)  # (n, T, F)
+        both = torch.stack([share, 1 - share], 2)[:, :, :, None].expand(-1, -1, -1, n_drawn, -1)
+        owner, place = some.repeat_interleave(n_rows), torch.arange(n_drawn).repeat(len(some) * 2 * len(tried))
+        origin = block.own[owner, 0]
+        rows = perturbed(task, block, owner, origin, both.flatten(0, 3), "chain/membership", place)
+        after = task.predict(rows, fresh=True)
+        value = changed(after, block.pool.outputs[origin], block.target[owner], _scale(task, block.target[owner]))
+        of_set, of_rest = value.view(len(some), len(tried), 2, n_drawn).mean(3).unbind(2)
+        worth.append(torch.stack([of_set - of_rest, share.sum(2)], 2))
+    value, size = torch.cat(worth).unbind(2)
+    good = value >= ENOUGH * value.amax(1, keepdim=True)
+    return tried[size.masked_fill(~good, torch.inf).argmin(1)], n_rows
+
+
+def perturbed(
+    task: Task, block: Block, owner: Tensor, origin: Tensor, share: Tensor, stage: str, place: Tensor
+) -> Tensor:
+    """Return rows `(m, E)`: pool samples `origin` `(m,)` with such a share `(m, F)` of their features missing.
+
+    `owner` `(m,)` says whose features these are, `stage` and `place` `(m,)` which draw of the baseline is meant.
+    """
+    missing = baselines(task, block.pool, block.keys(stage)[owner], place, origin)
+    x = block.pool.pool[origin]
+    return torch.lerp(x, missing.expand_as(x), block.pool.units.spread(share, owner).to(x.dtype))
 
 
 def from_neutral(theta: Tensor, pull: Tensor) -> Tensor:
@@ -156,13 +220,19 @@ class Step:
         return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
 
     def noise(self) -> Tensor:
-        """Return noise `(n, rows, F)`, the same on both sides."""
+        """Return what `theta` is moved by `(rows, F)`, the same on both sides: Walsh functions of the features' places.
+
+        All rows of all steps together are an orthogonal design: every feature is up in half of them, two features
+        are up together in a quarter. Drawn noise serves as well, but another seed would have another order.
+        """
         n_sizes, n_features = self.n_rows // 2, self.theta.shape[1]
-        keys = self.block.keys(f"chain/{self.number}/noise")[self.some].repeat_interleave(n_sizes)
-        reach = NOISE * 3**0.5  # of uniform noise with that deviation
-        drawn = draws.noise(keys, torch.arange(n_sizes).repeat(len(self.some)), n_features, -reach, reach)
-        one_side = drawn.view(len(self.some), n_sizes, n_features)
-        return torch.cat([one_side, one_side], 1)
+        stride = next(k for k in range(max(1, n_sizes // 3), n_sizes + 1) if math.gcd(k, n_sizes) == 1)
+        shuffled = (torch.arange(n_sizes) * stride + self.number * 3) % n_sizes  # sizes meet low and high ones alike
+        common = torch.arange(1, n_features + 1) & (1 + self.number * n_sizes + shuffled)[:, None]
+        odd = torch.zeros_like(common)
+        while common.any():
+            odd, common = odd ^ (common & 1), common >> 1
+        return NOISE * (1 - 2 * odd).to(self.theta.dtype).repeat(2, 1)
 
     def selected(self, noisy: Tensor) -> Tensor:
         """Return how much of each feature rows with the chains `noisy` `(n * rows, F)` select."""
@@ -171,16 +241,14 @@ class Step:
 
     def worth(self, selected: Tensor) -> tuple[Tensor, Tensor]:
         """Return what rows that select so much `(n * rows, F)` are worth, and how far they move the output."""
-        task, block, pool = self.task, self.block, self.block.pool
+        task, block = self.task, self.block
         owner = self.some.repeat_interleave(self.n_rows)
         of_rest = torch.arange(self.n_rows).repeat(len(self.some)) >= self.n_rows // 2
         share = torch.where(of_rest[:, None], 1 - selected, selected)
         origin = self.origin(owner)
         place = (torch.arange(self.n_rows // 2) // 2 + self.number * self.n_rows).repeat(2 * len(self.some))
-        missing = baselines(task, pool, block.keys("chain/row")[owner], place, origin)
-        x = pool.pool[origin]
-        rows = torch.lerp(x, missing.expand_as(x), pool.units.spread(share, owner).to(x.dtype))
-        after, before, target = task.predict.differentiable(rows), pool.outputs[origin], block.target[owner]
+        rows = perturbed(task, block, owner, origin, share, "chain/row", place)
+        after, before, target = task.predict.differentiable(rows), block.pool.outputs[origin], block.target[owner]
         value = changed(after, before, target, _scale(task, target))
         moved = (after - before).gather(1, target[:, None])[:, 0].abs()
         counted = {"SF": of_rest, "NC": ~of_rest}.get(self.without or "", torch.ones_like(of_rest))

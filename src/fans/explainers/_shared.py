@@ -1,5 +1,6 @@
 """What every attribution method is, and the last step they share: from scores to the best subset."""
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from fans.core import InputError, Registered, check_whole, is_number
 from fans.estimate import closeness, moments
 from fans.pns import Settings, pns_terms
 from fans.task import Task
-from fans.trials import Block, run_trials
+from fans.trials import Block, n_ways, run_trials
 
 Without = Literal["SF", "NC", "SR"] | None
 """An ablation: without the sufficiency term, the necessity term, or the sampling by closeness."""
@@ -114,7 +115,7 @@ class Selection:
         enough: the subset is the smallest whose PNS reaches this share of the highest that any size has.
     """
 
-    n_sweep: int = 1000
+    n_sweep: int = 1500
     enough: float = 0.9
 
     def __post_init__(self) -> None:
@@ -122,6 +123,9 @@ class Selection:
         if not is_number(self.enough) or not 0 < self.enough <= 1:
             raise InputError(f"Expected `enough` above 0 and up to 1, got {self.enough!r}")
 
+
+MOST_FINE = 4
+"""Sizes tried between two of the coarse ones at most."""
 
 NOTHING = 0.05
 """Where no size has a higher PNS than this, nothing changes the prediction: the subset is empty."""
@@ -136,40 +140,74 @@ class Chosen:
     n_rows: Tensor
 
 
-def sizes(n_features: int) -> list[int]:
-    """Return subset sizes to try: 1, 2, 3, 4, 6, 8, 12, 16, ... up to all."""
+def coarse_sizes(n_features: int) -> list[int]:
+    """Return subset sizes to try first: 1, 2, 3, 4, 6, 8, 12, 16, ... up to all."""
     doublings = [2**i for i in range(n_features.bit_length())]
     return sorted({k for k in (*doublings, *(3 * d for d in doublings)) if k < n_features} | {n_features})
+
+
+def n_fine(n_features: int) -> int:
+    """Return how many sizes are tried between two coarse ones: all that lie there, if they are few."""
+    return min(MOST_FINE, max([0, *(b - a - 1 for a, b in itertools.pairwise(coarse_sizes(n_features)))]))
+
+
+def n_sizes(n_features: int) -> int:
+    """Return how many sizes are tried in all."""
+    return len(coarse_sizes(n_features)) + n_fine(n_features)
 
 
 def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
     """Return the smallest subset along the order of the scores that does it: nearly as much PNS as any size has.
 
-    All sizes of an input are tried on the same draws, so that their differences are sharp; what is chosen must be
-    estimated again on fresh ones. A feature that scores nothing never joins, nor, where scores are noisy, one that has
-    less than an even share of them all. One that speaks against the prediction may in a table, after all others.
-    Resampling the reference samples, and the rows behind the scores where the method kept such replicates, tells how
-    steady the choice is.
+    Sizes of a coarse grid tell between which two the answer lies, then some between these are tried. All sizes of an
+    input are tried on the same draws, so that their differences are sharp; what is chosen must be estimated again on
+    fresh ones. A feature that scores nothing never joins, nor, where scores are noisy, one that has less than an even
+    share of them all. One that speaks against the prediction may in a table, after all others. Resampling the reference
+    samples, and the rows behind the scores where the method kept such replicates, tells how steady the choice is.
     """
+    n_features = task.space.n_features
     useful = _useful(task, scored) & block.pool.units.present
-    rank = _ranks(scored.scores, useful)
-    tried = sizes(task.space.n_features)
-    few, quick = _economical(block, len(tried), settings, selection.n_sweep)
-    candidates = torch.stack([rank < k for k in tried], 1) & useful[:, None]
-    trials = run_trials(task, few, candidates, "sweep", quick)
-    n_tried = len(tried)
-    near = closeness(trials, few.radius.repeat_interleave(n_tried), quick)
-    found = moments(near, trials, few.tolerance.repeat_interleave(n_tried), quick)
-    terms = pns_terms(found, quick).view(len(rank), n_tried, -1)
-    n_chosen = _size(terms.mean(2), tried, useful.sum(1), selection.enough)
+    rank, most = _ranks(scored.scores, useful), useful.sum(1)
+    few, quick = _economical(task, block, n_sizes(n_features), settings, selection.n_sweep)
+
+    def worth(tried: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each sample says of the PNS of so many `(B, J)` first features, `(B, J, S)`, and rows spent."""
+        n_tried = tried.shape[1]
+        candidates = (rank[:, None] < tried[..., None]) & useful[:, None]
+        trials = run_trials(task, few, candidates, "sweep", quick)
+        near = closeness(trials, few.radius.repeat_interleave(n_tried), quick)
+        found = moments(near, trials, few.tolerance.repeat_interleave(n_tried), quick)
+        return pns_terms(found, quick).view(*tried.shape, -1), trials.n_rows.view(tried.shape).sum(1)
+
+    coarse = torch.tensor(coarse_sizes(n_features)).expand(len(rank), -1)
+    terms, spent = worth(coarse)
+    fine = _between(coarse, terms.mean(2), selection.enough, n_fine(n_features))
+    if fine.shape[1]:
+        more, rows = worth(fine)
+        terms, spent = torch.cat([terms, more], 1), spent + rows
+    tried, order = torch.cat([coarse, fine], 1).sort(dim=1, stable=True)
+    terms = terms.gather(1, order[..., None].expand_as(terms))
+    n_chosen = _size(terms.mean(2), tried, most, selection.enough)
     counts = _counts(few, terms.shape[2])
     again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
-    resized = torch.stack([_size(value, tried, useful.sum(1), selection.enough) for value in again.unbind(1)], 1)
+    resized = torch.stack([_size(value, tried, most, selection.enough) for value in again.unbind(1)], 1)
     orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
     members = [_ranks(scores, useful) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
     stability = torch.stack([m & useful for m in members]).double().mean(0)
-    spent = trials.n_rows.view(len(rank), n_tried).sum(1)
     return Chosen((rank < n_chosen[:, None]) & useful, stability, spent)
+
+
+def _between(coarse: Tensor, value: Tensor, enough: float, n: int) -> Tensor:
+    """Return `n` sizes `(B, n)` between the first of the coarse ones `(B, J)` whose PNS is enough and the one before.
+
+    They grow by equal factors; where fewer lie between, some come twice.
+    """
+    first = (value >= enough * value.amax(1, keepdim=True)).double().argmax(1, keepdim=True)
+    above = coarse.gather(1, first).double()
+    below = torch.where(first > 0, coarse.gather(1, (first - 1).clamp(min=0)).double(), above)
+    steps = torch.arange(1, n + 1, dtype=torch.float64) / (n + 1)
+    even = below + steps * (above - below) if n < MOST_FINE else below * (above / below) ** steps
+    return even.round().long()
 
 
 def _useful(task: Task, scored: Scores) -> Tensor:
@@ -177,7 +215,7 @@ def _useful(task: Task, scored: Scores) -> Tensor:
     if scored.replicates is None and scored.se is not None:
         share = min(0.1, 1 / scored.scores.shape[1])
         return scored.scores >= share * scored.scores.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-30)
-    against = task.space.modality == "table" and scored.replicates is not None
+    against = task.space.signed and scored.replicates is not None
     return scored.scores != 0 if against else scored.scores > 0
 
 
@@ -190,11 +228,11 @@ def _ranks(scores: Tensor, useful: Tensor) -> Tensor:
     return scores.masked_fill(~useful, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
 
 
-def _size(value: Tensor, tried: list[int], most: Tensor, enough: float) -> Tensor:
-    """Return for each input `(B,)` the smallest size whose PNS `(B, J)` is enough; 0 where there is nothing to gain."""
+def _size(value: Tensor, tried: Tensor, most: Tensor, enough: float) -> Tensor:
+    """Return for each input `(B,)` the smallest size `(B, J)` whose PNS is enough; 0 where there is nothing to gain."""
     best = value.amax(1, keepdim=True)
-    first = (value >= enough * best).double().argmax(1)
-    size = torch.minimum(torch.tensor(tried)[first], most)
+    first = (value >= enough * best).double().argmax(1, keepdim=True)
+    size = torch.minimum(tried.gather(1, first)[:, 0], most)
     return torch.where(best[:, 0] > NOTHING, size, 0)
 
 
@@ -207,10 +245,9 @@ def _counts(block: Block, n_samples: int) -> Tensor:
     return counts.scatter_add_(2, drawn, torch.ones((), dtype=torch.float64).expand(drawn.shape))
 
 
-def _economical(block: Block, n_tried: int, settings: Settings, n_rows: int) -> tuple[Block, Settings]:
+def _economical(task: Task, block: Block, n_tried: int, settings: Settings, n_rows: int) -> tuple[Block, Settings]:
     """Return the samples and settings to try sizes with: as many draws as the rows allow, else the nearest samples."""
-    n_samples = block.pool.index.shape[1]
-    k = max(1, n_rows // (2 * n_samples * n_tried))
-    if 2 * n_samples * n_tried > n_rows:
-        block = block.nearest(max(1, n_rows // (2 * n_tried)))
-    return block, replace(settings, estimator="weighted", n_factual=k, n_perturb=k)
+    quick = replace(settings, estimator="weighted")
+    n_samples, each = block.pool.index.shape[1], 2 * n_tried * max(1, n_ways(task, quick))
+    k = max(1, n_rows // (n_samples * each))
+    return block.nearest(max(1, n_rows // each)), replace(quick, n_factual=k, n_perturb=k)

@@ -178,12 +178,14 @@ class FittedSpace(ABC):
         swap_rate: share of its features that a local copy of an input has from elsewhere.
         n_background: background rows among an input's reference samples, if the user of an `Explainer` does not say.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
+        signed: whether features that speak against a prediction are told from those that are neutral.
     """
 
     modality: ClassVar[Modality]
     swap_rate: ClassVar[float] = 0.1
     n_background: ClassVar[int] = 50
     has_background: ClassVar[bool] = True
+    signed: ClassVar[bool] = False
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor

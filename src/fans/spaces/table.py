@@ -78,6 +78,7 @@ class FittedTable(FittedSpace):
     """A table's columns, their names, kinds and scales."""
 
     modality: ClassVar[Modality] = "table"
+    signed: ClassVar[bool] = True
 
     def __init__(self, table: Table, background: Any) -> None:
         self._frame = is_frame(background)

@@ -1,0 +1,197 @@
+"""The subset that FANS names: its PNS against every rival's as many highest features, how steady it is, its interval.
+
+**Leads.** On inputs of the tables, FANS with its defaults names a subset of k features; each rival, with the settings of
+its row, its k highest. Both have their joint PNS estimated in one neighbourhood of fresh copies (1,000 of an image, each
+with both baselines; 2,000 of a graph). **Steadiness.** The Jaccard index of the subsets of two seeds, and of two orders
+of the features, which the chain's design goes by: what it would be if another design had been taken. **Coverage.** How
+often the interval of the chosen subset's PNS holds the population's, the background drawn anew each time. Run with
+`python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; CIFAR-10 takes hours, so few of its images are taken).
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import fans
+from benchmarks._shared import parse_arguments, print_table, write_record
+from fans import experiments
+from fans.core import Array
+from fans.experiments import graphs, images
+from fans.experiments._inputs import Part
+from fans.explainers._chain import Step
+from fans.report.tables import entry
+
+SEED, FRESH = 0, 10_001
+"""Of the explanations, and of the copies on which subsets are compared."""
+N_INPUTS = {"mnist": 64, "fashion_mnist": 64, "cifar10": 4, "ba_community": 60, "citeseer": 50, "pubmed": 40}
+N_COPIES = {"image": 999, "graph": 1999}
+N_STEADY = {"mnist": 32, "fashion_mnist": 32, "cifar10": 4, "ba_community": 16, "citeseer": 32, "pubmed": 16}
+LEFT_OUT = ("FANS", "our units", "absolute")
+"""Rows that are FANS itself, or another form of a row that is here."""
+CONTROL = "drawn as FANS"
+ELSEWHERE = 341
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs of a dataset, their predicted classes, and a maker of explainers of its model."""
+
+    dataset: str
+    x: Any
+    target: Sequence[int]
+    make: Callable[..., fans.Explainer]
+
+
+def table_of(dataset: str) -> experiments.Experiment:
+    """Return the table that has a dataset."""
+    tables = [experiments.load(name) for name in ("table1", "table2")]
+    return next(table for table in tables if dataset in [d.name for d in table.datasets])
+
+
+def inputs_of(dataset: str, part: Part, n: int) -> Inputs:
+    """Return the first inputs that serve a purpose."""
+    own = table_of(dataset).dataset(dataset)
+    at = own.positions(part, n)
+    if table_of(dataset).name == "table2":
+        graph = graphs.subject(dataset, own.model)
+        nodes = graph.nodes[at.start : at.stop]
+        return Inputs(
+            dataset, nodes, graph.predicted[nodes].tolist(), partial(fans.Explainer, graph.model, graph.graph)
+        )
+    given = images.subject(dataset, own.model, own.n_background)
+    x = given.images(at.start, at.stop)
+    with torch.no_grad():
+        target = given.model(x).argmax(1).tolist()
+    return Inputs(dataset, x, target, partial(fans.Explainer, given.model, given.background))
+
+
+def rivals(given: Inputs, n: int) -> dict[str, Array]:
+    """Return the scores of FANS's features `(B, F)` by each rival of the dataset's table, with its row's settings."""
+    table = table_of(given.dataset)
+    names = [row.name for row in table.rows if not any(word in row.name for word in LEFT_OUT) or CONTROL in row.name]
+    scores, space = {}, given.make().task.space
+    for spec in table.cells(n, [given.dataset], names):
+        if spec["method"] in scores:  # another shard
+            continue
+        if space.modality == "graph":
+            made = graphs.explainer(spec)
+            made.prepare()
+            scores[spec["method"]] = made.scores(given.x, given.target)
+        else:
+            maps = images.explainer(spec).heatmaps(given.x, given.target, list(range(n)))
+            elements = torch.from_numpy(maps).double().flatten(1)
+            scores[spec["method"]] = space.units(given.x.flatten(1)).collect(elements[:, None])[:, 0].numpy()
+    return scores
+
+
+def first(scores: Array, sizes: Array) -> Array:
+    """Return the `sizes` `(B,)` highest of scores `(B, F)`, of equals the first."""
+    return np.argsort(np.argsort(-scores, 1, kind="stable"), 1, kind="stable") < sizes[:, None]
+
+
+def lead(ours: Array, theirs: Array) -> dict[str, float]:
+    """Return how far one PNS is ahead of another on the same inputs, and how often it is no less."""
+    found = entry((ours - theirs).tolist())
+    shown = {"lead": found.value, "low": found.low, "high": found.high}
+    return shown | {"no_less": float((ours >= theirs - 1e-9).mean()), "pns": float(theirs.mean())}
+
+
+def jaccard(one: Array, other: Array) -> float:
+    """Return the mean over inputs of what two subsets have in common; two empty ones are the same."""
+    union, common = (one | other).sum(1), (one & other).sum(1)
+    return float(np.where(union > 0, common / np.maximum(union, 1), 1.0).mean())
+
+
+def leads(dataset: str, n: int) -> dict[str, Any]:
+    given = inputs_of(dataset, "reported", n)
+    found = given.make(seed=SEED)(given.x, given.target)
+    judge = given.make(seed=FRESH, n_local=N_COPIES[found.modality])
+    size = found.subset.sum(1)
+    ours = judge.score(given.x, found.subset, given.target).pns
+    against = {}
+    for name, scores in rivals(given, n).items():
+        subset = first(np.where(found.present, scores, -np.inf), size)
+        against[name] = lead(ours, judge.score(given.x, subset, given.target).pns)
+    return {"n": n, "pns": float(ours.mean()), "size": float(size.mean()), "against": against}
+
+
+def steadiness(dataset: str, n: int) -> dict[str, float]:
+    """Compare subsets of two seeds, and of two designs: the other one counts the features from another place on."""
+    given = inputs_of(dataset, "development", n)
+    one, other = (given.make(seed=seed)(given.x, given.target).subset for seed in (0, 1))
+    plain = Step.noise
+
+    def from_elsewhere(step: Step) -> Tensor:
+        wider = torch.zeros(1, step.theta.shape[1] + ELSEWHERE, dtype=step.theta.dtype)
+        return plain(replace(step, theta=wider))[:, ELSEWHERE:]
+
+    with mock.patch.object(Step, "noise", from_elsewhere):
+        design = given.make(seed=0)(given.x, given.target).subset
+    return {"n": n, "seeds": jaccard(one, other), "designs": jaccard(one, design)}
+
+
+def coverage(n_repeats: int) -> dict[str, float]:
+    """Return how often the 95 % interval of the chosen subset's PNS holds its value on 20,000 background rows.
+
+    A torch network on five normal columns, one input; 100 background rows are drawn anew in every repetition.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 2)).double()
+    for layer in (model[0], model[2]):
+        layer.weight.data *= 2
+    rng = np.random.default_rng(0)
+    population, x = rng.normal(size=(20_000, 5)), np.array([1.2, -0.8, 0.9, 0.4, -1.1])
+    usual: dict[str, Any] = {"n_local": 0, "radius": 1.0, "n_perturb": 16}
+    covered, known = [], dict[bytes, float]()
+    for seed in range(n_repeats):
+        rows = np.random.default_rng([1, seed]).normal(size=(100, 5))
+        found = fans.Explainer(model, rows, seed=seed, n_background=100, **usual)(x)
+        key = found.subset[0].tobytes()
+        if key not in known:
+            whole = fans.pns(model, x, found.subset[0], background=population, radius=1.0, phi=1.0, n_perturb=16)
+            known[key] = float(whole.pns[0])
+        low, high = found.interval[0, 0]
+        covered.append(low <= known[key] <= high)
+    return {"repetitions": n_repeats, "covered": float(np.mean(covered)), "subsets": len(known)}
+
+
+def main() -> None:
+    warnings.simplefilter("ignore", fans.FansWarning)
+    arguments = parse_arguments(__doc__ or "", "subsets", among=tuple(N_INPUTS))
+    asked = arguments.only or list(N_INPUTS)
+    sizes: Mapping[str, int] = {name: 2 for name in N_INPUTS} if arguments.quick else N_INPUTS
+    figures: dict[str, Any] = {}
+    for dataset in asked:
+        figures[dataset] = leads(dataset, sizes[dataset])
+        figures[dataset]["steady"] = steadiness(dataset, min(sizes[dataset], N_STEADY[dataset]))
+        one = figures[dataset]
+        print_table(
+            f"{dataset}: PNS {one['pns']:.3f} with {one['size']:.1f} features; Jaccard of two seeds "
+            f"{one['steady']['seeds']:.2f}, of two designs {one['steady']['designs']:.2f}",
+            ("against its k highest", "PNS", "ahead", "95 % interval", "no less"),
+            [
+                (
+                    name,
+                    f"{v['pns']:.3f}",
+                    f"{v['lead']:+.3f}",
+                    f"[{v['low']:.3f}, {v['high']:.3f}]",
+                    f"{v['no_less']:.0%}",
+                )
+                for name, v in one["against"].items()
+            ],
+        )
+    figures["coverage"] = coverage(10 if arguments.quick else 500)
+    print(f"\n95 % interval of the chosen subset's PNS: {figures['coverage']}")
+    write_record(arguments.out, {"seed": SEED, "fresh": FRESH, "n": dict(sizes)}, figures)
+
+
+if __name__ == "__main__":
+    main()
