@@ -1,11 +1,11 @@
 """The subset that FANS names: its PNS against every rival's as many highest features, how steady it is, its interval.
 
-**Leads.** On inputs of the tables, FANS with its defaults names a subset of k features; each rival, with the settings of
-its row, its k highest. Both have their joint PNS estimated in one neighbourhood of fresh copies (1,000 of an image, each
-with both baselines; 2,000 of a graph). **Steadiness.** The Jaccard index of the subsets of two seeds, and of two orders
-of the features, which the chain's design goes by: what it would be if another design had been taken. **Coverage.** How
-often the interval of the chosen subset's PNS holds the population's, the background drawn anew each time. Run with
-`python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; CIFAR-10 takes hours, so few of its images are taken).
+**Leads.** On inputs of the tables, FANS with its defaults names a subset of k features; each rival, with the settings
+of its row, its k highest. Both have their joint PNS estimated in one neighbourhood of fresh copies (1,000 of an image,
+each with both baselines; 2,000 of a graph). **Steadiness.** The Jaccard index of the subsets of two seeds, and of two
+orders of the features, which the chain's design goes by: what it would be if another design had been taken.
+**Coverage.** How often the interval of the chosen subset's PNS holds the population's, the background drawn anew each
+time. Run with `python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; of CIFAR-10 few images are taken).
 """
 
 import warnings
@@ -167,7 +167,7 @@ def main() -> None:
     warnings.simplefilter("ignore", fans.FansWarning)
     arguments = parse_arguments(__doc__ or "", "subsets", among=tuple(N_INPUTS))
     asked = arguments.only or list(N_INPUTS)
-    sizes: Mapping[str, int] = {name: 2 for name in N_INPUTS} if arguments.quick else N_INPUTS
+    sizes: Mapping[str, int] = dict.fromkeys(N_INPUTS, 2) if arguments.quick else N_INPUTS
     figures: dict[str, Any] = {}
     for dataset in asked:
         figures[dataset] = leads(dataset, sizes[dataset])

@@ -352,7 +352,7 @@ def test_large_images_fit_into_a_small_memory():
     started = time.process_time()
     out = through_explainer(
         model, background[:2], background, max_batch=4, n_pairs=8, n_sweep=8, n_background=2, n_local=2, n_factual=1,
-        n_perturb=1, output="raw", space=Image("superpixel"), solver="game", baseline="mean",
+        n_perturb=1, output="raw", space=Image("superpixel"), solver="game",
     )  # fmt: skip
     seconds, grown = time.process_time() - started, peak() - before
     sane(out)

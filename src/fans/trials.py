@@ -32,7 +32,7 @@ class Reference:
         index: `(B, S)` which of the pool are the samples of each input.
         source: `(P,)` the background row each pool sample is, or -1.
         units: the features of each input.
-        missing: `(parts, P, E)` each sample's own baselines, where it has some: one, or those that are mixed.
+        missing: `(P, E)` each sample's own baseline, where it has one.
     """
 
     pool: Tensor
@@ -94,7 +94,12 @@ class Reference:
         if isinstance(task.baseline, Fixed):
             differs = (self.pool != task.baseline.row).all(0)
         elif self.missing is not None:
-            differs = (self.pool != self.missing).flatten(0, 1).all(0)
+            differs = (self.pool != self.missing).all(0)
+        elif isinstance(task.baseline, Mixed):
+            differs = torch.ones(self.pool.shape[1], dtype=torch.bool)
+            for rows in torch.split(self.pool, task.predict.max_batch):
+                for function in task.baseline.functions:
+                    differs &= (rows != function(rows)).all(0)
         else:
             differs = torch.zeros(self.pool.shape[1], dtype=torch.bool)
         elements = differs.double().expand(len(units.of_element), 1, -1)
@@ -123,13 +128,8 @@ def draw_features(
 
 
 def own_baselines(task: Task, rows: Tensor) -> Tensor | None:
-    """Return the baselines of each sample `(parts, n, E)`, where they depend on the sample."""
-    match task.baseline:
-        case OfSample(function):
-            return function(rows)[None]
-        case Mixed(functions, _):
-            return torch.stack([function(rows) for function in functions])
-    return None
+    """Return the baseline of each sample `(n, E)`, where it is its own; those that are mixed are made when needed."""
+    return task.baseline.function(rows) if isinstance(task.baseline, OfSample) else None
 
 
 def background_sample(task: Task, seed: int, n: int | None) -> Tensor:
@@ -235,12 +235,15 @@ def baselines(task: Task, pool: Reference, keys: Tensor, place: Tensor, origin: 
             return task.background.index_select(0, baseline_rows(task, keys, place, pool.source[origin]))
         case Noise(low, high):
             return draws.noise(keys, place, task.space.n_elements, low, high).to(pool.pool.dtype)
-        case Mixed(_, turns):
-            assert pool.missing is not None
-            return pool.missing[torch.tensor(turns)[place % len(turns)], origin]
+        case Mixed(functions, turns):
+            samples, which = origin.unique(return_inverse=True)
+            rows = pool.pool[samples]
+            return torch.stack([function(rows) for function in functions])[
+                torch.tensor(turns)[place % len(turns)], which
+            ]
         case _:
             assert pool.missing is not None
-            return pool.missing[0].index_select(0, origin)
+            return pool.missing.index_select(0, origin)
 
 
 def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Tensor:

@@ -429,6 +429,12 @@ def test_memberships_and_scores_by_hand():
     assert often.tolist()[0] == pytest.approx([1, 0.897 * (1 - (1 - part) ** 4) + 0.1 * part + 0.0015, against, 0])
     assert often.tolist()[1] == [0, 0, 0, 0]
     assert often.tolist()[2] == pytest.approx([-0.103, against, 0, 0])
+    lowest = _chain.membership(theta, torch.tensor(-4.0))
+    shifted = np.array([2 + 1.001, 1 + 1.001, -1 + 1.001])
+    assert lowest[0, :3].tolist() == pytest.approx(_member(shifted, 4).tolist(), abs=1e-6)
+    assert not lowest[0, 3]  # what plays no part stays where it is
+    assert not lowest[1].any()
+    assert lowest[2].tolist() == pytest.approx([*_member(np.array([0.002, 1.002]), 4), 0, 0], abs=1e-6)
     found = _chain.as_scores(once[:, None], torch.tensor([0.5, 0.3, 0.2]).double())
     total = 1 + less
     assert found[0, 0].tolist() == pytest.approx([0.5 / total, 0.5 * less / total, 0.5 * against / total, 0])
@@ -531,7 +537,7 @@ def test_images(space):
     assert found.settings["solver"] == "chain"
     assert found.history is not None
     assert found.history.shape == (5, 10)
-    assert found.evaluations["scoring"].tolist() == [330] * 5
+    assert found.evaluations["scoring"].tolist() == [320 + 20] * 5
 
 
 def test_absent_superpixels_score_nothing():
@@ -676,7 +682,7 @@ def test_the_model_sees_no_more_rows_than_it_may_and_all_are_reported(max_batch)
     assert max(model.batches) == max_batch
     again = 7 * 320 if max_batch < 32 else 0  # activations computed anew on the way back
     assert sum(model.batches) == found.n_evaluations.sum() + found.evaluations["shared"] + again
-    assert found.evaluations["scoring"].tolist() == [330] * 7
+    assert found.evaluations["scoring"].tolist() == [320 + 20] * 7
     for parameter in model.parameters():
         assert parameter.grad is None
         assert parameter.requires_grad == (parameter is not frozen)
@@ -684,7 +690,7 @@ def test_the_model_sees_no_more_rows_than_it_may_and_all_are_reported(max_batch)
     del model.batches[:]
     asked.scores(IMAGES[:7])
     assert max(model.batches) <= max_batch
-    assert sum(model.batches) == 7 * (1 + 330) + again
+    assert sum(model.batches) == 7 * (1 + 320 + 20) + again
 
 
 def test_nothing_near_is_asked_for_scores_alone():

@@ -343,8 +343,7 @@ def chosen_by(rule: Any, background: Any, x: Any, scores: Any, *, chain: bool = 
     rows = asked.task.space.encode(x, "x")
     block = inputs_of(asked, rows).block(slice(0, len(rows))).block
     values = torch.tensor(scores, dtype=torch.float64)
-    replicates = values[:, None].expand(-1, 10, -1) if chain else None
-    given = Scores(values, None, torch.zeros(len(rows), dtype=torch.int64), replicates=replicates)
+    given = Scores(values, None, torch.zeros(len(rows), dtype=torch.int64), may_join=values != 0 if chain else None)
     return smallest_subset(asked.task, block, given, asked.settings, asked.selection)
 
 

@@ -35,12 +35,12 @@ ROUNDS = (1, 4, 16, 64, 256)
 """r of the memberships that are tried: the larger, the more features are in."""
 TOLD, TAIL = 0.1, 0.003
 """What of a membership is that of one round, and what is `theta`."""
-N_FITTING = 2 * len(ROUNDS)
-"""Model rows that they take, each with one baseline."""
 ENOUGH = 0.9
 """The membership is the sparsest that is worth this share of the best."""
 N_DRAWN = 4
-"""Baselines that a membership is tried with where they are drawn."""
+"""Baselines that a membership is tried with where they are drawn; else one."""
+MOST_FITTING = 4 * len(ROUNDS) * N_DRAWN
+"""Model rows that trying memberships takes at most."""
 AGAINST = 0.1
 """Features that come after the neutral ones count this part of what they would before them."""
 REPLICATES = 10
@@ -81,18 +81,22 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     shape, n_tried = fitting(task, block, theta[:, 0])
     scores = as_scores(membership(theta, shape[:, None, None]), most)
     spent = torch.full((n_inputs,), n_steps * n_rows + n_tried)
-    return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:])
+    may_join = theta[:, 0] != 0 if task.space.signed else theta[:, 0] > 0
+    return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:], may_join)
 
 
 def membership(theta: Tensor, r: Tensor) -> Tensor:
     """Return how much each feature is in, `(..., F)`, up to 1, in the order of `theta`; those below 0 are below 0.
 
     It is about the chance to be drawn once in `r` rounds. A tenth is that of one round, which tells those apart that
-    are nearly sure to be drawn, and a little is `theta` itself, which tells those apart that hardly ever are.
+    are nearly sure to be drawn, and a little is `theta` itself, which tells those apart that hardly ever are. Where `r`
+    is negative, `theta` counts from the lowest feature on and none is below 0; 0 itself is a feature that is not read.
     """
+    lowest = 1.001 * theta.amin(-1, keepdim=True).clamp(max=0.0)  # the lowest itself is read, too
+    theta = torch.where((r < 0) & (theta != 0), theta - lowest, theta)
     scaled = theta.double() / theta.abs().amax(-1, keepdim=True).clamp(min=1e-30)
     steep = scaled.abs() ** SHARP
-    drawn = -torch.expm1(r * torch.log1p(-steep))
+    drawn = -torch.expm1(r.abs() * torch.log1p(-steep))
     member = torch.where(scaled > 0, (1 - TOLD - TAIL) * drawn + TOLD * steep, -AGAINST * steep)
     return member + TAIL * scaled
 
@@ -109,11 +113,13 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, int]:
     """Return r of the membership `(B,)` that fits each chain `(B, F)`, and the model rows of an input that it took.
 
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
-    it where the rest is. Of those tried it is the sparsest that is worth nearly what the best is.
+    it where the rest is. Of those tried it is the sparsest that is worth nearly what the best is. Where the sign of
+    scores means nothing, those that count from the lowest feature on are tried as well.
     """
-    tried = torch.tensor(ROUNDS, dtype=torch.float64)
+    signs = (1,) if task.space.signed else (1, -1)
+    tried = torch.tensor([sign * r for sign in signs for r in ROUNDS], dtype=torch.float64)
     n_drawn = N_DRAWN if isinstance(task.baseline, DrawnRows | Noise) else 1
-    n_rows = N_FITTING * n_drawn
+    n_rows = 2 * len(tried) * n_drawn
     worth = []
     for some in torch.split(torch.arange(len(theta)), max(1, task.predict.max_batch // n_rows)):
         share = membership(theta[some, None], tried[:, None]).clamp(min=0)  # (n, T, F)

@@ -33,6 +33,7 @@ class Scores:
         n_rows: `(B,)` model rows spent.
         history: `(B, steps)` what the method maximised at each step, NaN after the last, where it took steps.
         replicates: `(B, N_REPLICATES, F)` scores from resampled draws, where the method has them.
+        may_join: `(B, F)` features that may be in the subset, where the method knows; else their scores tell.
     """
 
     scores: Tensor
@@ -40,6 +41,7 @@ class Scores:
     n_rows: Tensor
     history: Tensor | None = None
     replicates: Tensor | None = None
+    may_join: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -162,11 +164,11 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     Sizes of a coarse grid tell between which two the answer lies, then some between these are tried. All sizes of an
     input are tried on the same draws, so that their differences are sharp; what is chosen must be estimated again on
     fresh ones. A feature that scores nothing never joins, nor, where scores are noisy, one that has less than an even
-    share of them all. One that speaks against the prediction may in a table, after all others. Resampling the reference
+    share of them all; the chain itself says who may. Resampling the reference
     samples, and the rows behind the scores where the method kept such replicates, tells how steady the choice is.
     """
     n_features = task.space.n_features
-    useful = _useful(task, scored) & block.pool.units.present
+    useful = _useful(scored) & block.pool.units.present
     rank, most = _ranks(scored.scores, useful), useful.sum(1)
     few, quick = _economical(task, block, n_sizes(n_features), settings, selection.n_sweep)
 
@@ -210,13 +212,14 @@ def _between(coarse: Tensor, value: Tensor, enough: float, n: int) -> Tensor:
     return even.round().long()
 
 
-def _useful(task: Task, scored: Scores) -> Tensor:
+def _useful(scored: Scores) -> Tensor:
     """Tell which features `(B, F)` may join: of noisy scores those with an even share of the total, at most a tenth."""
-    if scored.replicates is None and scored.se is not None:
-        share = min(0.1, 1 / scored.scores.shape[1])
-        return scored.scores >= share * scored.scores.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-30)
-    against = task.space.signed and scored.replicates is not None
-    return scored.scores != 0 if against else scored.scores > 0
+    if scored.may_join is not None:
+        return scored.may_join
+    if scored.se is None:
+        return scored.scores > 0
+    share = min(0.1, 1 / scored.scores.shape[1])
+    return scored.scores >= share * scored.scores.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-30)
 
 
 N_REPLICATES = 10

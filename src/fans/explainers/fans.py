@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 from torch import nn
 
 from fans.core import InputError, check_whole, choose, is_number
-from fans.explainers._chain import N_FITTING, climb_chain
+from fans.explainers._chain import MOST_FITTING, climb_chain
 from fans.explainers._game import play
 from fans.explainers._relaxed import Climb, Relaxed, check_differentiable, climb
 from fans.explainers._released import N_ROWS, ROWS_A_STEP, refine_integrated_gradients
@@ -170,13 +170,13 @@ class FANS(Method):
         if self.solver != "game":
             check_differentiable(task, settings, self.solver)
 
-    def cost(self, n_features: int) -> int:
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
         """Two rows a pair, or those of all steps."""
         if self.preset == "released":
             return N_ROWS
         if self.solver == "game":
             return 2 * self.n_pairs
-        return self.n_steps * self.n_rows + (0 if self.solver == "relaxed" else N_FITTING)
+        return self.n_steps * self.n_rows + (0 if self.solver == "relaxed" else MOST_FITTING)
 
     def at_once(self, n_features: int) -> int:
         """All pairs of the game; the rows of one step."""
