@@ -91,7 +91,7 @@ def rivals(given: Inputs, n: int) -> dict[str, Array]:
     return scores
 
 
-def first(scores: Array, sizes: Array) -> Array:
+def highest(scores: Array, sizes: Array) -> Array:
     """Return the `sizes` `(B,)` highest of scores `(B, F)`, of equals the first."""
     return np.argsort(np.argsort(-scores, 1, kind="stable"), 1, kind="stable") < sizes[:, None]
 
@@ -117,7 +117,7 @@ def leads(dataset: str, n: int) -> dict[str, Any]:
     ours = judge.score(given.x, found.subset, given.target).pns
     against = {}
     for name, scores in rivals(given, n).items():
-        subset = first(np.where(found.present, scores, -np.inf), size)
+        subset = highest(np.where(found.present, scores, -np.inf), size)
         against[name] = lead(ours, judge.score(given.x, subset, given.target).pns)
     return {"n": n, "pns": float(ours.mean()), "size": float(size.mean()), "against": against}
 
@@ -144,9 +144,10 @@ def coverage(n_repeats: int) -> dict[str, float]:
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 2)).double()
-    for layer in (model[0], model[2]):
+        first, last = nn.Linear(5, 16), nn.Linear(16, 2)
+    for layer in (first, last):
         layer.weight.data *= 2
+    model = nn.Sequential(first, nn.Tanh(), last).double()
     rng = np.random.default_rng(0)
     population, x = rng.normal(size=(20_000, 5)), np.array([1.2, -0.8, 0.9, 0.4, -1.1])
     usual: dict[str, Any] = {"n_local": 0, "radius": 1.0, "n_perturb": 16}

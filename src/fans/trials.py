@@ -236,7 +236,7 @@ def baselines(task: Task, pool: Reference, keys: Tensor, place: Tensor, origin: 
         case Noise(low, high):
             return draws.noise(keys, place, task.space.n_elements, low, high).to(pool.pool.dtype)
         case Mixed(functions, turns):
-            samples, which = origin.unique(return_inverse=True)
+            samples, which = torch.unique(origin, return_inverse=True)
             rows = pool.pool[samples]
             return torch.stack([function(rows) for function in functions])[
                 torch.tensor(turns)[place % len(turns)], which
@@ -289,10 +289,10 @@ def n_ways(task: Task, settings: Settings) -> int:
 
 def whole_changes(task: Task, pool: Reference, jobs: Jobs, kind: Change) -> Changes:
     """Perturb the whole of each job's subset, by every baseline that takes turns once, weighed by its turns."""
-    turns = torch.tensor(task.baseline.turns if isinstance(task.baseline, Mixed) else (0,))
-    ways = turns.unique()
-    first = torch.stack([(turns == way).nonzero()[0, 0] for way in ways])
-    share = torch.stack([(turns == way).double().mean() for way in ways])
+    turns = task.baseline.turns if isinstance(task.baseline, Mixed) else (0,)
+    ways = sorted(set(turns))
+    first = torch.tensor([turns.index(way) for way in ways])
+    share = torch.tensor([turns.count(way) / len(turns) for way in ways], dtype=torch.float64)
     change, n_rows = run(task, pool, jobs, len(ways), lambda job, _: jobs.subset[job], kind, first)
     return Changes(change, share.expand(len(change), -1), n_rows)
 

@@ -39,7 +39,7 @@ ENOUGH = 0.9
 """The membership is the sparsest that is worth this share of the best."""
 N_DRAWN = 4
 """Baselines that a membership is tried with where they are drawn; else one."""
-MOST_FITTING = 4 * len(ROUNDS) * N_DRAWN
+MOST_FITTING = 2 * len(ROUNDS) * N_DRAWN
 """Model rows that trying memberships takes at most."""
 AGAINST = 0.1
 """Features that come after the neutral ones count this part of what they would before them."""
@@ -89,14 +89,11 @@ def membership(theta: Tensor, r: Tensor) -> Tensor:
     """Return how much each feature is in, `(..., F)`, up to 1, in the order of `theta`; those below 0 are below 0.
 
     It is about the chance to be drawn once in `r` rounds. A tenth is that of one round, which tells those apart that
-    are nearly sure to be drawn, and a little is `theta` itself, which tells those apart that hardly ever are. Where `r`
-    is negative, `theta` counts from the lowest feature on and none is below 0; 0 itself is a feature that is not read.
+    are nearly sure to be drawn, and a little is `theta` itself, which tells those apart that hardly ever are.
     """
-    lowest = 1.001 * theta.amin(-1, keepdim=True).clamp(max=0.0)  # the lowest itself is read, too
-    theta = torch.where((r < 0) & (theta != 0), theta - lowest, theta)
     scaled = theta.double() / theta.abs().amax(-1, keepdim=True).clamp(min=1e-30)
     steep = scaled.abs() ** SHARP
-    drawn = -torch.expm1(r.abs() * torch.log1p(-steep))
+    drawn = -torch.expm1(r * torch.log1p(-steep))
     member = torch.where(scaled > 0, (1 - TOLD - TAIL) * drawn + TOLD * steep, -AGAINST * steep)
     return member + TAIL * scaled
 
@@ -113,11 +110,9 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, int]:
     """Return r of the membership `(B,)` that fits each chain `(B, F)`, and the model rows of an input that it took.
 
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
-    it where the rest is. Of those tried it is the sparsest that is worth nearly what the best is. Where the sign of
-    scores means nothing, those that count from the lowest feature on are tried as well.
+    it where the rest is. Of those tried it is the sparsest that is worth nearly what the best is.
     """
-    signs = (1,) if task.space.signed else (1, -1)
-    tried = torch.tensor([sign * r for sign in signs for r in ROUNDS], dtype=torch.float64)
+    tried = torch.tensor(ROUNDS, dtype=torch.float64)
     n_drawn = N_DRAWN if isinstance(task.baseline, DrawnRows | Noise) else 1
     n_rows = 2 * len(tried) * n_drawn
     worth = []

@@ -117,7 +117,7 @@ class Selection:
         enough: the subset is the smallest whose PNS reaches this share of the highest that any size has.
     """
 
-    n_sweep: int = 1500
+    n_sweep: int = 1000
     enough: float = 0.9
 
     def __post_init__(self) -> None:
