@@ -27,7 +27,8 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.graphs
 	$(BIN)/python -m benchmarks.graph_choices
 	$(BIN)/python -m benchmarks.sanity
-	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices; fi
+	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices && \
+	  $(BIN)/python -m benchmarks.subsets; fi
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info fans-demo

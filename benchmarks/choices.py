@@ -28,12 +28,13 @@ GAME: dict[str, Any] = {"solver": "game", "n_pairs": 225}
 ALONE: dict[str, Any] = {"n_local": 0, "n_background": 0}
 SLIC: dict[str, Any] = {"space": Image("superpixel")}
 
-CONSTANTS: Mapping[str, tuple[Any, str, float]] = {
+CONSTANTS: Mapping[str, tuple[Any, str, Any]] = {
     "chain, no noise": (_chain, "NOISE", 0.0),
     "chain, noise of 0.6": (_chain, "NOISE", 0.6),
     "chain, temperature 0.15": (_chain, "TEMPERATURE", 0.15),
     "chain, only falls count": (_chain, "FALL", 1.0),
-    "chain, scores to the power 1": (_chain, "POWER", 1.0),
+    "chain, memberships less steep": (_chain, "SHARP", 4),
+    "chain, one membership for all": (_chain, "ROUNDS", (16,)),
     "chain, scores below 0 count in full": (_chain, "AGAINST", 1.0),
     "chain, smoothed by 1": (space_of_images, "SMOOTH", 1.0),
     "chain, smoothed by 2": (space_of_images, "SMOOTH", 2.0),

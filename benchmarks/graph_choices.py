@@ -20,12 +20,12 @@ from fans.explainers import _chain
 from fans.metrics import metric
 
 GAME: dict[str, Any] = {"solver": "game"}
-CONSTANTS: Mapping[str, tuple[str, float]] = {
+CONSTANTS: Mapping[str, tuple[str, Any]] = {
     "chain, no noise": ("NOISE", 0.0),
     "chain, noise of 0.5": ("NOISE", 0.5),
     "chain, only falls count": ("FALL", 1.0),
-    "chain, scores to the power 1": ("POWER", 1.0),
-    "chain, scores to the power 2": ("POWER", 2.0),
+    "chain, memberships less steep": ("SHARP", 4),
+    "chain, one membership for all": ("ROUNDS", (16,)),
 }
 """Choices of the chain that are no settings: the constant's name, and its other value."""
 ALTERNATIVES: Mapping[str, dict[str, Any]] = {

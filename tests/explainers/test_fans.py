@@ -298,7 +298,7 @@ def test_the_subset_is_found_among_many_columns(rule, seed):
     found = asked(background[:20])
     truth = np.arange(20) < 3
     assert (found.subset & truth).sum() / found.subset.sum() > 0.95
-    assert (found.subset & truth).sum() / (20 * 3) > 0.7  # fewer may do nearly as much
+    assert (found.subset & truth).sum() / (20 * 3) > (0.8 if isinstance(rule, Rule) else 0.7)  # fewer may do
     assert found.pns.mean() > 0.85 * asked.score(background[:20], truth).pns.mean()
 
 
