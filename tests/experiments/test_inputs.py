@@ -38,6 +38,7 @@ def test_no_input_of_ours_serves_two_purposes(dataset):
     assert set(dataset.positions("tuning")) <= parts[1]
 
 
+@pytest.mark.usefixtures("full_data")
 @pytest.mark.parametrize("name", ["citeseer", "pubmed"])
 def test_there_are_as_many_nodes(name):
     assert len(nodes_in_order(load_graph(name))) >= load("table2").dataset(name).positions("check").stop
