@@ -4,9 +4,10 @@ For a share q of the features let `s_q` be those with the highest `theta`. The c
 
     changed(perturb s_q) + held(perturb all but s_q),        held = 1 - changed
 
-by gradient ascent on `theta`, one vector an input. Each row of a step takes a size, adds noise to `theta`, selects
-softly `sigmoid((theta - tau) / TEMPERATURE)` with tau such that the mean is q, replaces what is selected (or the
-others) by its baseline, and asks the model. All rows of many inputs are one forward and one backward pass.
+by gradient ascent on `theta`, one vector an input. Each row of a step takes a size, moves `theta` up or down as an
+orthogonal design says, selects softly `sigmoid((theta - tau) / TEMPERATURE)` with tau such that the mean is q, replaces
+what is selected (or the others) by its baseline, and asks the model. All rows of many inputs are one forward and one
+backward pass. Scores fall along the order as a soft subset does: the sparsest that changes and holds the prediction.
 """
 
 import math
