@@ -164,8 +164,8 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     Sizes of a coarse grid tell between which two the answer lies, then some between these are tried. All sizes of an
     input are tried on the same draws, so that their differences are sharp; what is chosen must be estimated again on
     fresh ones. A feature that scores nothing never joins, nor, where scores are noisy, one that has less than an even
-    share of them all; the chain itself says who may. Resampling the reference
-    samples, and the rows behind the scores where the method kept such replicates, tells how steady the choice is.
+    share of them all; a method may say itself who may. Resampling the reference samples, and the rows behind the scores
+    where the method kept such replicates, tells how steady the choice is.
     """
     n_features = task.space.n_features
     useful = _useful(scored) & block.pool.units.present
