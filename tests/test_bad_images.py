@@ -293,6 +293,9 @@ def test_an_image_of_one_colour_is_changed_by_nothing_and_says_so(solver, baseli
     assert (out.pns == 0).all()
     for i, told in enumerate(out.sentences):
         assert told.startswith(f"Nothing changes {out.target_name(i)}: whatever is changed near this input, it stays ")
+        assert out.notes[i].startswith("it equals its baseline, so that nothing in it can be changed: pass another `b")
+    black = through_explainer(network(), grey, solver=solver, baseline=0.0, n_background=0, n_local=0, phi=1)
+    assert not any("equals its baseline" in note for note in black.notes)
 
 
 @BOTH

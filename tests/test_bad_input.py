@@ -592,15 +592,28 @@ class Outside(nn.Module):
         return torch.from_numpy(rows.detach().numpy()[:, :2].copy())
 
 
+class Refusing(nn.Module):
+    """Leaves torch in a way that torch refuses where gradients are wanted."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(rows.numpy()[:, :2].copy())
+
+
+@pytest.mark.parametrize("module", [Outside, Refusing])
 @pytest.mark.parametrize("method", ["fans", "saliency"])
-def test_a_module_without_a_gradient(method):
+def test_a_module_without_a_gradient(method, module):
     settings: dict[str, Any] = {"solver": "chain"} if method == "fans" else {}
     message = "Expected a module through which gradients flow, got outputs that do not depend on the input in torch"
     with pytest.raises(fans.ModelError, match=exactly(message)) as caught:
-        fans.Explainer(Outside(), ROWS, method=method, **settings)(ROWS[0])
+        fans.Explainer(module(), ROWS, method=method, **settings)(ROWS[0])
     assert 'solver="game"' in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert fans.Explainer(Outside(), ROWS, solver="game")(ROWS[0]).subset[0, :2].any()
+    found = fans.Explainer(module(), ROWS)(ROWS[0])  # nobody asked for a gradient
+    assert found.subset[0, :2].any()
+    assert found.settings["solver"] == "game"
+    images = torch.rand(8, 1, 24, 24, generator=torch.Generator().manual_seed(0))
+    usual = fans.Explainer(nn.Sequential(nn.Flatten(), module()), images)
+    assert usual.task.space.n_features == fans.Explainer(lambda x: x[:, 0, 0, :2], images).task.space.n_features < 576
 
 
 @BOTH

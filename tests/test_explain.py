@@ -1,5 +1,6 @@
 """The explainer: what it promises of its results, its draws, its costs and its files."""
 
+import io
 import itertools
 import json
 import math
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
+from rich.progress import Progress
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -225,6 +228,38 @@ def test_progress_reports_every_block():
     assert seen[-1] == (9, 9)
     assert len(seen) > 1
     assert all(total == 9 for _, total in seen)
+
+
+@pytest.mark.parametrize("effort", ["low", "normal", "high"])
+def test_what_an_input_costs_is_told_beforehand(effort):
+    for model in (rule, network()):
+        explainer = fans.Explainer(model, BACKGROUND, effort=effort)
+        expected, found = explainer.rows_an_input, explainer(INPUTS)
+        spent = sum(rows.mean() for phase, rows in found.evaluations.items() if phase != "shared")
+        assert spent / 1.3 < expected < 1.3 * spent
+
+
+def test_the_bar_moves_within_one_input(monkeypatch):
+    paper = io.StringIO()
+    drawn = Console(file=paper, force_terminal=True, width=120)
+    monkeypatch.setattr("rich.console.Console", lambda **_: drawn)
+    shares = []
+    update = Progress.update
+
+    def watched(bar: Progress, task: Any, **how: Any) -> None:
+        update(bar, task, **how)
+        shares.append(bar.tasks[0].percentage)
+
+    monkeypatch.setattr(Progress, "update", watched)
+    explainer = fans.Explainer(network(), BACKGROUND, max_batch=16)
+    explainer(INPUTS[:1], progress=True)
+    assert shares == sorted(shares)
+    assert shares[-1] == 100
+    assert sum(20 < share < 80 for share in shares) > 10
+    assert "explaining 1 input, about 3,010 model rows" in paper.getvalue()
+    n_shares = len(shares)
+    explainer.score(INPUTS[:1], [True] * 3 + [False] * 3)
+    assert len(shares) == n_shares  # the bar is gone
 
 
 def test_numpy_numbers_are_settings_like_any_other(tmp_path):

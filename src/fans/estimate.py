@@ -367,13 +367,17 @@ def warn_if_thin(ess: Tensor, n_samples: int) -> None:
         )
 
 
-def notes(found: Point, subset: Tensor, present: Tensor) -> tuple[str, ...]:
-    """Say for each input what could not be estimated, and why."""
+def notes(found: Point, subset: Tensor, present: Tensor, blank: Tensor | None = None) -> tuple[str, ...]:
+    """Say for each input what could not be estimated, and why; `blank` `(B,)` equal their own baseline."""
     out = []
     full = (subset == present).all(1)
-    for pns, pn, ps, chosen, whole in zip(
-        *(found.pns.tolist(), found.pn.tolist(), found.ps.tolist(), subset, full), strict=True
+    blank = torch.zeros_like(full) if blank is None else blank
+    for pns, pn, ps, chosen, whole, is_blank in zip(
+        *(found.pns.tolist(), found.pn.tolist(), found.ps.tolist(), subset, full, blank.tolist()), strict=True
     ):
+        if is_blank:
+            out.append("it equals its baseline, so that nothing in it can be changed: pass another `baseline`")
+            continue
         if math.isnan(pns):
             out.append("PNS is undefined: no reference sample is within the radius")
             continue

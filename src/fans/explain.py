@@ -2,8 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
@@ -50,10 +49,11 @@ from fans.estimate import (
 from fans.explainers._direction import directions
 from fans.explainers._shared import Method, Scores, Selection, check_modality, n_sizes, smallest_subset
 from fans.pns import Settings
+from fans.progress import Progress, watching
 from fans.spaces import guess_space
 from fans.spaces._shared import FeatureSpace
 from fans.task import Output, Task, TaskKind
-from fans.trials import Block, Reference
+from fans.trials import Block, Reference, equals_baseline, n_ways
 
 PHASES = ("reference", "scoring", "sweep", "direct", "strict")
 """What model rows are spent on: samples, scores, sizes, directions, and the estimate."""
@@ -65,7 +65,6 @@ MOST_HELD = 64 * 2**20
 """Bytes that the inputs of a block may take together just to fill the model's batches."""
 
 Effort = Literal["low", "normal", "high"]
-Progress = bool | Callable[[int, int], None] | None
 
 
 EFFORTS: Mapping[str, Mapping[str, Any]] = {
@@ -159,6 +158,7 @@ class Explainer:
         if settings.get("preset") is not None:
             preset |= member.presets[choose("`preset`", settings["preset"], member.presets)]
         own_output, unit, own_baseline = (preset.pop(name, None) for name in ("output", "unit", "baseline"))
+        own_unit = unit is None and space is None
         unit = unit or member.unit_for(model, settings)
         if space is None and unit is not None:
             space = guess_space(background, unit)
@@ -175,9 +175,11 @@ class Explainer:
         self.method: Method = member(**chosen[member])
         self.seed = check_seed(seed)
         output = output or own_output or "probability"
-        self.task = Task.bind(
-            model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch
-        )
+        how: dict[str, Any] = {"baseline": baseline, "output": output, "task": task, "max_batch": max_batch}
+        self.task = Task.bind(model, background, space=space, **how)
+        self.method = self.method.settle(self.task, self.settings)
+        if own_unit and unit != (unit := member.unit_for(model, settings | asdict(self.method))):
+            self.task = Task.bind(model, background, space=guess_space(background, unit), **how)
         if not self.task.space.has_background:  # neighbours are made from the input alone
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
         elif self.neighbourhood.n_background is None:
@@ -186,7 +188,6 @@ class Explainer:
             self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
         check_change(self.task, self.settings.change)
         check_modality(self.method, self.task)
-        self.method = self.method.settle(self.task, self.settings)
         self.method.check(self.task, self.settings)
         self.effort = effort
         self._tolerance: Tensor | None = None
@@ -212,13 +213,14 @@ class Explainer:
         n_inputs, runs = sum(len(part.at) for part in parts), list[_Run]()
         try:
             self.prepare()
-            with self.task.predict.session(), _progress(progress, n_inputs) as advance:
+            with self.task.predict.session(), watching(progress, n_inputs, self.rows_an_input) as watch:
                 for explainer, part in self._each(parts):
                     before = sum(run.done.n for run in runs)
                     runs.append(run := _Run(explainer, part))
-                    for block in explainer._blocks(len(part.rows)):
-                        run.done.add(explainer._explain(run.inputs.block(block)))
-                        advance(before + block.stop)
+                    with explainer.task.predict.telling(watch.heard):
+                        for block in explainer._blocks(len(part.rows)):
+                            run.done.add(explainer._explain(run.inputs.block(block)))
+                            watch.done(before + block.stop)
         except KeyboardInterrupt:
             n = sum(run.done.n for run in runs)
             how = f"x[{n}:] with ids={parts[0].ids[n : n + 1]}..." if len(parts) == 1 else "explaining the others"
@@ -280,6 +282,14 @@ class Explainer:
         return gather(
             *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows),
         )
+
+    @property
+    def rows_an_input(self) -> int:
+        """About how many model rows an explanation of one input takes: multiply by your model's seconds a row."""
+        settings, n_local = self.settings, self.neighbourhood.n_local
+        n_samples = self._n_samples + (settings.n_resample if settings.estimator == "resample" else 0)
+        estimated = 2 * n_samples * (n_ways(self.task, settings) or settings.n_perturb)
+        return 1 + n_local + self.method.cost(self.task.space.n_features) + self.selection.n_sweep + estimated
 
     @property
     def _n_samples(self) -> int:
@@ -407,7 +417,7 @@ class Explainer:
             direct=direction.n_rows.numpy(),
             strict=found.n_rows.numpy(),
             elements=None if units.shared else task.space.shown(units.of_element).numpy(),
-            notes=notes(found.point, chosen.subset, units.present),
+            notes=notes(found.point, chosen.subset, units.present, equals_baseline(task, block)),
         )
 
     def _assemble(self, done: "_Results", inputs: "_Inputs") -> Explanation:
@@ -596,32 +606,3 @@ def _joined(runs: Sequence[_Run], started: float) -> Explanation | None:
     found = [run.explainer._assemble(run.done, run.inputs) for run in begun]
     whole = join(found, [run.part.at[: run.done.n] for run in begun])
     return replace(whole, seconds=time.perf_counter() - started)
-
-
-@contextmanager
-def _progress(progress: Progress, total: int, patience: float = 2.0) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the number of inputs done; show a bar with an estimate where asked or useful."""
-    if callable(progress):
-        yield lambda done: progress(done, total)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    if progress is False or (progress is None and not console.is_terminal):
-        yield lambda _: None
-        return
-    bar = Bar("explaining", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, transient=True)
-    task = bar.add_task("explaining", total=total)
-    started = time.perf_counter()
-
-    def advance(done: int) -> None:
-        if not bar.live.is_started and (progress or time.perf_counter() - started > patience):
-            bar.start()
-        bar.update(task, completed=done)
-
-    try:
-        yield advance
-    finally:
-        bar.stop()

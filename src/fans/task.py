@@ -42,6 +42,7 @@ class Predictor:
         self.space = space
         self.max_batch = self.n_seen = 1
         self.n_rows = 0
+        self._tell: Callable[[int], None] = lambda _: None
         self.target_names: tuple[str, ...] | None = None
         self._squash: Callable[[Tensor], Tensor] | None = None
         self._n_outputs: int | None = None
@@ -118,6 +119,15 @@ class Predictor:
             for parameter in learning:
                 parameter.requires_grad_()
 
+    @contextmanager
+    def telling(self, somebody: Callable[[int], None]) -> Iterator[None]:
+        """Tell somebody of the rows that the model is asked, each time how many."""
+        before, self._tell = self._tell, somebody
+        try:
+            yield
+        finally:
+            self._tell = before
+
     def calibrate(self, rows: Tensor) -> Tensor:
         """Evaluate the background once, decide how a module's outputs become probabilities, and return them."""
         raw = self(rows)
@@ -181,8 +191,12 @@ class Predictor:
                 f"Expected finite outputs from the model, got NaN or infinity for {n_bad} of {len(rows)} rows; "
                 f"check the model on {where}"
             )
-        self.n_rows += len(rows)
+        self._count(len(rows))
         return self._squash(out) if self._squash else out
+
+    def _count(self, n_rows: int) -> None:
+        self.n_rows += n_rows
+        self._tell(n_rows)
 
     @property
     def returns_probabilities(self) -> bool:
@@ -198,6 +212,21 @@ class Predictor:
     def is_module(self) -> bool:
         """Whether it is a torch module, which has gradients."""
         return self._module is not None
+
+    def has_gradient(self, rows: Tensor) -> bool:
+        """Tell whether outputs of these rows follow from them in torch, by asking; of graphs only whether they may."""
+        if self._module is None or self.space.no_gradient or self.space.categories:
+            return False
+        if self.space.modality == "graph":  # a node's class may depend on no edge
+            return True
+        self._count(len(rows))
+        with torch.enable_grad():
+            try:
+                return self._call_module(rows.clone().requires_grad_()).requires_grad
+            except RuntimeError as error:
+                if _LEFT_TORCH in str(error):
+                    return False
+                raise
 
     def check_gradients(self, asker: str, instead: str) -> None:
         """Refuse a model that has no gradient to somebody who needs one; `instead` is what to use."""
@@ -221,7 +250,7 @@ class Predictor:
         more rows than `max_batch` are computed again on the way back. `raw`: as they come. What else is given goes to
         the space's `ask`.
         """
-        self.n_rows += len(rows)
+        self._count(len(rows))
         if whole or len(rows) <= self.n_seen:
             return self._one_pass(rows, raw, **how)
         ask = self._one_pass
@@ -231,7 +260,12 @@ class Predictor:
         return torch.cat([ask(some, raw, **how) for some in pieces])
 
     def _one_pass(self, rows: Tensor, raw: bool, **how: Any) -> Tensor:
-        out = self._call_module(rows.clone(), **how)  # a model may overwrite what it is given
+        try:
+            out = self._call_module(rows.clone(), **how)  # a model may overwrite what it is given
+        except RuntimeError as error:
+            if _LEFT_TORCH in str(error):
+                raise self._cut_off() from error
+            raise
         out = (out[:, None] if out.ndim == 1 else out).to("cpu", torch.float64)
         if not torch.isfinite(out).all():
             raise ModelError("Expected finite outputs from the model, got NaN or infinity on perturbed inputs")
@@ -246,11 +280,18 @@ class Predictor:
         """
         if self.space.modality == "graph":
             return out + 0 * rows.sum()
-        raise ModelError(
+        raise self._cut_off()
+
+    def _cut_off(self) -> ModelError:
+        return ModelError(
             "Expected a module through which gradients flow, got outputs that do not depend on the input in torch from "
             f"{type(self.model).__name__}; use a method that asks for outputs only, e.g. method='feature_ablation', or "
             'solver="game"'
         )
+
+
+_LEFT_TORCH = "numpy() on Tensor that requires grad"
+"""What torch says where a module goes on in NumPy with what has a gradient."""
 
 
 @lru_cache(maxsize=1)

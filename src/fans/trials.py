@@ -223,6 +223,10 @@ def run(
     return change.view(n_jobs, n_samples, k), n_rows
 
 
+ROUNDING = 1e-5
+"""Of an input's largest element: less is no difference, but that of a mean or a blur to what it is of."""
+
+
 def baselines(task: Task, pool: Reference, keys: Tensor, place: Tensor, origin: Tensor) -> Tensor:
     """Return what stands in for missing features in each perturbation, `(n, E)` or `(E,)`.
 
@@ -515,3 +519,14 @@ def noise_tolerance(
             moved = moved.norm(dim=1, keepdim=True).expand(-1, n_classes)
         largest = torch.maximum(largest, moved.amax(0))
     return largest
+
+
+def equals_baseline(task: Task, block: Block) -> Tensor:
+    """Tell which inputs `(B,)` no perturbation can change, as an image of one colour by its own mean."""
+    own = block.own[:, 0]
+    if isinstance(task.baseline, DrawnRows | Noise):
+        return torch.zeros(len(own), dtype=torch.bool)
+    turns = range(len(task.baseline.turns)) if isinstance(task.baseline, Mixed) else range(1)
+    keys, x = block.keys("blank"), block.pool.pool[own]
+    each = [baselines(task, block.pool, keys, torch.full_like(own, turn), own) for turn in turns]
+    return torch.stack([(missing - x).abs().amax(1) <= ROUNDING * x.abs().amax(1) for missing in each]).all(0)

@@ -150,8 +150,8 @@ class FANS(Method):
         """Choose the solver."""
         if self.solver != "auto":
             return self
-        able = task.predict.is_module and not task.space.no_gradient and not task.space.categories
-        return replace(self, solver="chain" if able and settings.change != "label" else "game")
+        able = settings.change != "label" and task.predict.has_gradient(task.background[:1])
+        return replace(self, solver="chain" if able else "game")
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what has no gradient, if one is needed; and graphs where there is nothing to follow."""
