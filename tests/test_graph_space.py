@@ -392,6 +392,35 @@ def test_a_graph_is_drawn_told_and_kept(tmp_path):
     assert again[1].nodes.tolist() == [8]  # type: ignore[union-attr]
 
 
+def test_nodes_have_the_names_that_the_user_gave_them(tmp_path):
+    graph = random_graph()
+    names = [f"person {i}" for i in range(graph.num_nodes)]
+    plain, named = (
+        fans.Explainer(Net().eval(), graph, space=GraphEdges(node_names=given), n_steps=4)([3, 8])
+        for given in (None, names)
+    )
+    assert plain.scores.tolist() == named.scores.tolist()
+    assert plain.node_names == ()
+    assert (plain.title(0), named.title(0), named.title(1)) == ("3", "person 3", "person 8")
+    parts = [name.split(" - ") for name in plain.chosen_names(1)]
+    assert parts
+    assert named.chosen_names(1) == [f"person {u} - person {v}" for u, v in parts]
+    assert fans.load(named.save(tmp_path / "e.safetensors"))[1].title() == "person 8"
+    page = named.to_html(tmp_path / "e.html").read_text()
+    assert "<b>person 3</b>" in page
+    assert ">person 3</text>" in page
+    assert named.plot().axes[0].get_title("left").startswith("person 3: ")
+    asked = fans.Explainer(Net().eval(), graph, space=GraphEdges(node_names=names), n_steps=1)([3], ids=["me"])
+    assert asked.title() == "me"
+
+
+def test_names_that_fit_no_graph():
+    with pytest.raises(fans.InputError, match=r"Expected `node_names` for 40 nodes, got 2 names; leave them out, or "):
+        fans.Explainer(Net().eval(), random_graph(), space=GraphEdges(node_names=["a", "b"]))
+    with pytest.raises(fans.InputError, match="`node_names` for one graph, whose nodes are explained, got 1 names"):
+        GraphEdges(node_names=["a"]).fit([random_graph(), random_graph()])
+
+
 # --- Bad input -------------------------------------------------------------------------------------------------------
 
 GRAPH = random_graph()

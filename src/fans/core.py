@@ -213,6 +213,7 @@ class Explanation:
         notes: one sentence per input on what could not be estimated, or "".
         edges: `(B, *input, 2)` the nodes that each element of a graph joins, -1 where an input has fewer; else None.
         nodes: `(B,)` the explained nodes of a graph, -1 for graphs as wholes; else None.
+        node_names: of all nodes, where the user gave them.
     """
 
     scores: Array
@@ -251,6 +252,7 @@ class Explanation:
     notes: tuple[str, ...]
     edges: Array | None = None
     nodes: Array | None = None
+    node_names: tuple[str, ...] = ()
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
@@ -362,7 +364,18 @@ class Explanation:
         if not joined:
             return self.feature_names[feature]
         u, v = min(joined)
-        return f"{u} - {v}" if (v, u) in joined else f"{u} -> {v}"
+        return f"{self.node_name(u)} {'-' if (v, u) in joined else '->'} {self.node_name(v)}"
+
+    def node_name(self, node: int) -> str:
+        """Return how a node of a graph is called: as the user named it, else by its number."""
+        return self.node_names[node] if self.node_names else str(node)
+
+    def title(self, i: int = 0) -> str:
+        """Return how input `i` is called: by its id, or its name where that is the number of a node with one."""
+        return self.node_names[int(self.ids[i])] if self.node_names and self._is_own_number(i) else str(self.ids[i])
+
+    def _is_own_number(self, i: int) -> bool:
+        return self.nodes is not None and self.nodes[i] >= 0 and str(self.ids[i]) == str(self.nodes[i])
 
     def target_name(self, i: int = 0) -> str:
         """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""

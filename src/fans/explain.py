@@ -445,6 +445,7 @@ class Explainer:
             inputs=space.shown(inputs.rows[:n]).numpy().copy(),
             edges=None if edges is None else edges.numpy(),
             nodes=None if nodes is None else nodes.numpy(),
+            node_names=space.node_names,
             element_names=space.element_names,
             categories=space.categories,
         )

@@ -101,6 +101,7 @@ def test_the_sentence_for_other_changes_and_outputs(e):
     regressor = said(e, kind="output", target_names=("y",), tolerance=[12.34], direction=[[-1234.0, 0.0, math.nan]])
     assert "the output stays within 12.3 in 93 %" in regressor
     assert "changing *x2* barely moves the output and changing *x1* lowers it by 1234." in regressor
+    assert "On average changing one of them alone barely moves P(benign)." in said(e, direction=[[0.0, 1e-9, math.nan]])
 
 
 def test_the_sentence_tells_of_the_least_stable_member(e):
@@ -619,6 +620,18 @@ def test_a_drawing_of_few_edges_or_none(tmp_path):
         e.plot(tmp_path / "e.png")
         assert (tmp_path / "e.png").stat().st_size > 1000
         parsed(e._repr_html_())
+
+
+def test_of_a_crowd_only_nodes_of_note_have_long_names(tmp_path):
+    hub = [(0, k) for k in range(1, 41)]
+    scores, subset = np.where(np.arange(40) < 2, 1.0, 0.001), np.arange(40) == 0
+    crowd = replace(graph_of(hub, scores, subset, node=0), node_names=tuple(f"a long name {k}" for k in range(41)))
+    assert graphs.drawing(crowd, 0).names == {k: f"a long name {k}" for k in (0, 1, 2)}
+    short = replace(crowd, node_names=tuple(f"n{k}" for k in range(41)))
+    assert len(graphs.drawing(short, 0).names) == 41
+    words = [text.get_text() for text in crowd.plot().axes[0].texts]
+    assert {"a long name 0", "a long name 1", "a long name 2"} < set(words)
+    assert "a long name 3" not in words
 
 
 def test_the_picture_of_a_graph_has_a_legend(tmp_path):

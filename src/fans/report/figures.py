@@ -227,14 +227,20 @@ def _graphs(e: Explanation, columns: int) -> Any:
 
 def _graph_panel(axis: Any, drawing: graphs.Drawing, caption: str) -> None:
     """Draw one graph."""
+    from matplotlib.patheffects import withStroke
+
     for line in drawing.lines:
         axis.plot(*zip(*line.ends, strict=True), color=line.colour, lw=line.width, zorder=1 + line.chosen)
-    for name, (x, y) in drawing.places.items():
-        near = name in drawing.named
-        size, fill = (190, OUTLINE) if name == drawing.explained else (150, "white") if near else (84, "white")
+    for node, (x, y) in drawing.places.items():
+        near, name = node in drawing.named, drawing.names.get(node, "")
+        size, fill = (190, OUTLINE) if node == drawing.explained else (150, "white") if near else (84, "white")
         axis.scatter([x], [y], s=size, color=fill, edgecolors=INK if near else FAINT, lw=0.9 if near else 0.5, zorder=3)
-        style = {"fontsize": 5.8 if near else 4.4, "color": INK if near else FAINT}
-        axis.annotate(str(name), (x, y), ha="center", va="center", zorder=4, **style)
+        style: dict[str, Any] = {"ha": "center", "zorder": 4, "color": INK if near else FAINT}
+        if graphs.fits(name):
+            axis.annotate(name, (x, y), va="center", fontsize=5.8 if near else 4.4, **style)
+            continue
+        text = axis.annotate(_literal(name), (x, y), (0, 8), textcoords="offset points", fontsize=6.5, **style)
+        text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
     axis.annotate(caption + drawing.left_out, (0, -0.01), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
     axis.margins(0.05)
     axis.set_aspect("equal", adjustable="datalim")
@@ -246,7 +252,7 @@ def _literal(text: str) -> str:
 
 
 def _title(e: Explanation, i: int) -> str:
-    return f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.3g}\n{headline(e, i)}"
+    return f"{e.title(i)}: {e.target_name(i)} = {e.prediction[i]:.3g}\n{headline(e, i)}"
 
 
 def _images(e: Explanation, columns: int) -> Any:

@@ -20,6 +20,12 @@ NOTABLE = 0.3
 ROOM = 0.026
 """Least distance of a node from an edge of others, as a share of the drawing's width."""
 
+WITHIN = 4
+"""Letters that fit into a node."""
+
+CROWD = 25
+"""Nodes of which long names would hide each other."""
+
 Place = tuple[float, float]
 
 
@@ -48,6 +54,7 @@ class Drawing:
 
     Attributes:
         named: the nodes that matter: ends of chosen edges, and the explained one.
+        names: what to write at a node; of a crowd of long names only those at edges of note.
     """
 
     places: dict[int, Place]
@@ -55,6 +62,7 @@ class Drawing:
     explained: int | None
     named: frozenset[int]
     n_hidden: int
+    names: dict[int, str]
 
     @property
     def left_out(self) -> str:
@@ -83,7 +91,16 @@ def drawing(e: Explanation, i: int) -> Drawing:
         Line((places[ends[f][0]], places[ends[f][1]]), bool(e.subset[i, f]), max(float(e.scores[i, f]), 0.0) / largest)
         for f in reversed(shown)
     )
-    return Drawing(places, lines, explained, frozenset(named), len(order) - len(shown))
+    names = {node: e.node_name(node) for node in places}
+    if len(places) > CROWD:
+        of_note = named | {node for f in shown if e.scores[i, f] > NOTABLE * largest for node in ends[f]}
+        names = {node: name for node, name in names.items() if node in of_note or fits(name)}
+    return Drawing(places, lines, explained, frozenset(named), len(order) - len(shown), names)
+
+
+def fits(name: str) -> bool:
+    """Tell whether a name can be written within a node's circle."""
+    return len(name) <= WITHIN
 
 
 def _around(chosen: list[int], others: list[int], ends: dict[int, tuple[int, int]], explained: int | None) -> list[int]:

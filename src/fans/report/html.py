@@ -93,7 +93,7 @@ def _finding(e: Explanation, i: int) -> str:
     """Return what was found of one input, and how sure it is."""
     words = _emphasise(escape(finding(e, i)), e.chosen_names(i))
     return (
-        f"<p><b>{escape(str(e.ids[i]))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}</p>"
+        f"<p><b>{escape(e.title(i))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}</p>"
         f"{_shares(e, i)}<p>{words}</p><p class='facts'>{escape(facts(e, i))}</p>"
     )
 
@@ -125,7 +125,7 @@ def _pictures(e: Explanation, i: int, largest: float) -> str:
     """Return an image, its scores and its subset, each as a PNG within the page."""
     captions = ("image", "scores", subset_caption(e, i))
     figures = [
-        f'<figure><img alt="{escape(f"{e.ids[i]}: {caption}")}" src="{images.data_uri(panel)}">'
+        f'<figure><img alt="{escape(f"{e.title(i)}: {caption}")}" src="{images.data_uri(panel)}">'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
         for caption, panel in zip(captions, images.panels(e, i, largest), strict=True)
     ]
@@ -142,7 +142,7 @@ def _drawn(e: Explanation, i: int) -> str:
         keys.append("orange: explained node")
     words = escape(chosen_count(e, i))
     return (
-        f"<figure>{_svg(found, f'{escape(str(e.ids[i]))}: {words}')}"
+        f"<figure>{_svg(found, f'{escape(e.title(i))}: {words}')}"
         f"<figcaption>{words}{found.left_out} ({'; '.join(keys)})</figcaption></figure>"
     )
 
@@ -163,14 +163,20 @@ def _svg(found: graphs.Drawing, label: str, size: int = 560) -> str:
         (x, y), (x2, y2) = (at(end) for end in line.ends)
         width = f"stroke='{line.colour}' stroke-width='{1.4 * line.width:.1f}'"
         parts.append(f"<line x1='{x}' y1='{y}' x2='{x2}' y2='{y2}' {width}/>")
-    for name, place in found.places.items():
-        radius, letters = (12, 10) if name in found.named else (9, 7)
-        x, y = at(place)
-        fill = images.OUTLINE if name == found.explained else "white"
-        text = f"<text x='{x}' y='{y + letters / 3:.1f}' font-size='{letters}' text-anchor='middle'>{name}</text>"
-        parts.append(f"<circle cx='{x}' cy='{y}' r='{radius}' fill='{fill}' stroke='{images.INK}'/>{text}")
+    beside = []
+    for node, place in found.places.items():
+        radius, letters = (12, 10) if node in found.named else (9, 7)
+        (x, y), name = at(place), found.names.get(node, "")
+        fill = images.OUTLINE if node == found.explained else "white"
+        parts.append(f"<circle cx='{x}' cy='{y}' r='{radius}' fill='{fill}' stroke='{images.INK}'/>")
+        below, halo = y + letters / 3, ""
+        if not graphs.fits(name):  # beside the circle, over everything else
+            letters, below, halo = 11, y - radius - 3, " stroke='white' stroke-width='3' paint-order='stroke'"
+        where = f"x='{x}' y='{below:.1f}' font-size='{letters}' text-anchor='middle'"
+        beside.append(f"<text {where}{halo}>{escape(name)}</text>")
+    parts += beside
     return (
-        f"<svg role='img' aria-label='{label}' viewBox='0 0 {wide} {tall}' width='{wide}'>" + "".join(parts) + "</svg>"
+        f"<svg role='img' aria-label='{label}' viewBox='0 0 {wide} {tall}' width='{wide}' overflow='visible'>" + "".join(parts) + "</svg>"
     )
 
 

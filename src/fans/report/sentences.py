@@ -66,6 +66,8 @@ def _directions(e: Explanation, i: int, members: Sequence[int]) -> str:
     if e.modality == "image" or not known:
         return ""
     who, parts = e.target_name(i), []
+    if len(known) > 1 and all(float(amount(e, e.direction[i, f])) == 0 for f in known):
+        return f"On average changing one of them alone barely moves {who}."
     for f in known:
         by = amount(e, e.direction[i, f])
         does = f"barely moves {who}" if float(by) == 0 else f"{_verb(e.direction[i, f])} {who} by {by}"

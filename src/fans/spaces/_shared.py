@@ -265,6 +265,9 @@ class FittedSpace(ABC):
         rows = self.encode(x, "x")
         return [(self, rows, list(range(len(rows))))]
 
+    node_names: tuple[str, ...] = ()
+    """Of a graph's nodes, where the user gave them."""
+
     def edges_of(self, rows: Tensor) -> tuple[Tensor | None, Tensor | None]:  # noqa: ARG002
         """Return the nodes `(B, *input, 2)` that each element joins and those explained `(B,)`, where it is a graph."""
         return None, None

@@ -10,7 +10,7 @@ A row is the number of a cutting, then one number per directed edge of it: 1 is 
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, ClassVar, Literal
 
@@ -40,12 +40,14 @@ back after every batch, which takes its time."""
 class _GraphSpace(FeatureSpace):
     """What the spaces of graphs have in common."""
 
-    def __init__(self, hops: int | None = None, *, level: Level | None = None) -> None:
+    def __init__(
+        self, hops: int | None = None, *, level: Level | None = None, node_names: Sequence[str] | None = None
+    ) -> None:
         if hops is not None:
             check_whole("hops", hops, 1)
         if level is not None:
             choose("`level`", level, ("node", "graph"))
-        self.hops, self.level = hops, level
+        self.hops, self.level, self.node_names = hops, level, node_names
 
 
 class GraphEdges(_GraphSpace):
@@ -57,12 +59,20 @@ class GraphEdges(_GraphSpace):
         tied: whether the two directions of an edge are one feature.
         level: `"node"` for one graph whose nodes are explained, `"graph"` for several that are explained as wholes;
             guessed from the background.
+        node_names: of the one graph's nodes in order, for sentences, frames and drawings.
     """
 
     baselines = ("removed",)
 
-    def __init__(self, hops: int | None = None, *, tied: bool = True, level: Level | None = None) -> None:
-        super().__init__(hops, level=level)
+    def __init__(
+        self,
+        hops: int | None = None,
+        *,
+        tied: bool = True,
+        level: Level | None = None,
+        node_names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(hops, level=level, node_names=node_names)
         self.tied = tied
 
     def fit(self, background: Any) -> "FittedEdges":
@@ -74,8 +84,7 @@ class GraphFeatures(_GraphSpace):
     """Columns of `x`, in all nodes that a prediction is computed from; a missing one is 0 in all of them.
 
     Args:
-        hops: as in `GraphEdges`.
-        level: as in `GraphEdges`.
+        hops, level, node_names: as in `GraphEdges`.
     """
 
     baselines = ("zero",)
@@ -104,10 +113,20 @@ class _FittedGraph(FittedSpace):
         self.graphs = [
             Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
+        self.node_names = self._checked_names(space.node_names)
         self._weighs, self._told = True, Told()
         # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
         self._opened: list[bool] = [] if self.modality == "graph" else [True]
         self._hold([])
+
+    def _checked_names(self, names: Any) -> tuple[str, ...]:
+        if names is None:
+            return ()
+        given = [str(name) for name in names] if isinstance(names, Iterable) and not isinstance(names, str) else []
+        if self.level == "graph" or len(given) != len(self.graphs[0]):
+            expected = "one graph, whose nodes are explained" if self.level == "graph" else f"{len(self.graphs[0])} nodes"
+            raise InputError(f"Expected `node_names` for {expected}, got {len(given)} names; leave them out, or mend them")
+        return tuple(given)
 
     # --- The model -----------------------------------------------------------------------------------------------
 
