@@ -622,7 +622,7 @@ def test_a_drawing_of_few_edges_or_none(tmp_path):
         parsed(e._repr_html_())
 
 
-def test_of_a_crowd_only_nodes_of_note_have_long_names(tmp_path):
+def test_of_a_crowd_only_nodes_of_note_have_long_names():
     hub = [(0, k) for k in range(1, 41)]
     scores, subset = np.where(np.arange(40) < 2, 1.0, 0.001), np.arange(40) == 0
     crowd = replace(graph_of(hub, scores, subset, node=0), node_names=tuple(f"a long name {k}" for k in range(41)))

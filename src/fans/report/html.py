@@ -175,9 +175,8 @@ def _svg(found: graphs.Drawing, label: str, size: int = 560) -> str:
         where = f"x='{x}' y='{below:.1f}' font-size='{letters}' text-anchor='middle'"
         beside.append(f"<text {where}{halo}>{escape(name)}</text>")
     parts += beside
-    return (
-        f"<svg role='img' aria-label='{label}' viewBox='0 0 {wide} {tall}' width='{wide}' overflow='visible'>" + "".join(parts) + "</svg>"
-    )
+    box = f"viewBox='0 0 {wide} {tall}' width='{wide}' overflow='visible'"
+    return f"<svg role='img' aria-label='{label}' {box}>{''.join(parts)}</svg>"
 
 
 def _table(e: Explanation, i: int, top: int) -> str:

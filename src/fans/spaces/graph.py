@@ -123,9 +123,11 @@ class _FittedGraph(FittedSpace):
         if names is None:
             return ()
         given = [str(name) for name in names] if isinstance(names, Iterable) and not isinstance(names, str) else []
-        if self.level == "graph" or len(given) != len(self.graphs[0]):
-            expected = "one graph, whose nodes are explained" if self.level == "graph" else f"{len(self.graphs[0])} nodes"
-            raise InputError(f"Expected `node_names` for {expected}, got {len(given)} names; leave them out, or mend them")
+        n = len(self.graphs[0])
+        if self.level == "graph" or len(given) != n:
+            expected = "one graph, whose nodes are explained" if self.level == "graph" else f"{n} nodes"
+            got = f"{len(given)} names; leave them out, or mend them"
+            raise InputError(f"Expected `node_names` for {expected}, got {got}")
         return tuple(given)
 
     # --- The model -----------------------------------------------------------------------------------------------
