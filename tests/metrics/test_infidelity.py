@@ -7,8 +7,10 @@ import pytest
 import torch
 from captum.metrics import infidelity as captum_infidelity
 
-from fans import InputError
+from fans import Explainer, InputError
+from fans.data import load_slice
 from fans.metrics import metric
+from fans.models import load
 from tests.metrics import quantus_shim
 from tests.metrics.material import Recorder, case_of, images, network
 
@@ -233,3 +235,20 @@ def test_shapes_that_have_no_patches_are_refused():
     wide = torch.rand(2, 1, 4, 8)
     with pytest.raises(InputError, match=r"square images .* got 4 by 8"):
         metric("infidelity", kind="published")(case_of(lambda rows: rows[:, 0, 0], wide, wide))
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_published_is_lowest_for_scores_that_say_nothing(name):
+    """On real images and networks: a map times 0.1 says the same and comes out lower, and no map at all the lowest."""
+    model = load(name)[0].eval()
+    inputs = load_slice(name, "test").tensor(slice(16))
+    with torch.no_grad():
+        target = model(inputs).argmax(1)
+    explainer = Explainer(model, load_slice(name, "train").tensor(slice(None)))
+    scores = explainer.scores(inputs, target.tolist())
+    shares = torch.from_numpy(explainer.on_elements(inputs, scores, parts=True))
+    judge = metric("infidelity", kind="published")
+    maps = [factor * shares for factor in (0, 0.1, 1, 10)]
+    found = [float(judge(case_of(model, inputs, each, target=target, parts=each)).mean()) for each in maps]
+    assert found == sorted(found)
+    assert found[3] > 5 * found[0]
