@@ -148,7 +148,7 @@ def weigh(n_images: int) -> None:
     model, _ = load("fashion_mnist")
     background = load_slice("fashion_mnist", "train").tensor()
     images = load_slice("fashion_mnist", "test").tensor().repeat(-(-n_images // 256), 1, 1, 1)[:n_images]
-    fans.Explainer(model, background, max_batch=512, n_background=10, n_local=9, refine=0)(images, progress=False)
+    fans.Explainer(model, background, max_batch=512, n_background=10, n_local=9)(images, progress=False)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
@@ -180,6 +180,33 @@ def residual_network(repeats: int, n_images: int) -> dict[str, Any]:
         "ratio_to_bare": statistics.median(seconds) / statistics.median(bare_seconds),
         "pieces": pieces(model, background, repeats),
     }
+
+
+def large_images(n_images: int) -> dict[str, Any]:
+    """(g): ResNet18 with the usual stem on images of 224x224, whole explanations at each effort; trained or not."""
+    torch.manual_seed(SEED)
+    model = ResNet18().eval()
+    model.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+    model.relu1 = nn.Sequential(nn.ReLU(), nn.MaxPool2d(3, 2, 1))  # type: ignore[assignment]
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    small = load_slice("cifar10", "test").tensor()[: 8 + n_images]
+    images = torch.nn.functional.interpolate(small, size=(224, 224), mode="bilinear").clamp(0, 1)
+    out: dict[str, Any] = {}
+    for effort in ("low", "normal"):
+        recorder = Recorder(model)
+        explainer = fans.Explainer(recorder, images[:8], effort=effort, tolerance=0.0)
+        recorder.calls.clear()
+        seconds = timed(partial(explainer, images[8:]))
+        plain, back = (sum(n for n, with_back in recorder.calls if with_back == which) for which in (False, True))
+        rows = partial(bare, model, images[8:], plain, back, explainer.task.predict.n_seen)
+        out[effort] = {
+            "rows": plain / n_images,
+            "rows_with_gradient": back / n_images,
+            "seconds": seconds / n_images,
+            "ratio_to_bare": seconds / timed(rows),
+        }
+    return out
 
 
 def main() -> None:
@@ -233,6 +260,21 @@ def main() -> None:
     figures["resnet18"] = residual_network(1 if arguments.quick else 2, 2 if arguments.quick else 4)
     shown = [(k, f"{v:.2f}") for k, v in figures["resnet18"].items() if k != "pieces"]
     print_table("ResNet18", ("figure", "value"), shown)
+    figures["large"] = large_images(1 if arguments.quick else 4)
+    print_table(
+        "ResNet18 on 224x224, a whole explanation",
+        ("effort", "rows an image", "with gradient", "seconds", "over the bare model"),
+        [
+            (
+                k,
+                f"{v['rows']:.0f}",
+                f"{v['rows_with_gradient']:.0f}",
+                f"{v['seconds']:.1f}",
+                f"{v['ratio_to_bare']:.2f}",
+            )
+            for k, v in figures["large"].items()
+        ],
+    )
     print_table(
         "The bare model on all rows at once over in pieces",
         ("model", "pass", "rows", "a piece", "ratio", "range"),
