@@ -28,7 +28,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.graph_choices
 	$(BIN)/python -m benchmarks.sanity
 	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices && \
-	  $(BIN)/python -m benchmarks.subsets; fi
+	  $(BIN)/python -m benchmarks.budget && $(BIN)/python -m benchmarks.subsets; fi
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info fans-demo

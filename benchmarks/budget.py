@@ -28,6 +28,7 @@ FANS_ROWS = ((5, 8), (5, 16), (10, 16), (10, 32), (20, 32), (20, 64))
 ROWS = (40, 80, 160, 320, 640, 1280)
 BACKWARD = 3
 """Rows forward that a row forward and backward is worth."""
+TICKS = (50, 200, 1000, 4000)
 IMAGES, NODES = "fashion_mnist", "ba_community"
 N_IMAGES = 100
 SAMPLING = {"LIME": "n_samples", "KernelSHAP": "n_samples", "RISE": "n_samples"}
@@ -117,10 +118,14 @@ def draw(figures: Mapping[str, Figures], path: Path) -> None:
                 label = f"FANS, a row counted {BACKWARD} times"
                 axis.plot(BACKWARD * rows, value, color=colours[who], lw=1.2, ls=":", label=label)
         axis.set_xscale("log")
+        axis.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        axis.minorticks_off()
         axis.set_xlabel("model rows an input")
         axis.set_title(f"{name}, {dataset}", fontsize=10, loc="left")
         axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(fontsize=7, frameon=False, loc="lower right")
+        axis.legend(fontsize=7, frameon=False, loc="lower right", ncols=2 if name == "area" else 1)
+        if name == "area":
+            axis.set_ylim(bottom=0)
     figure.savefig(path, dpi=130)
 
 
