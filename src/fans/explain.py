@@ -177,6 +177,8 @@ class Explainer:
         output = output or own_output or "probability"
         how: dict[str, Any] = {"baseline": baseline, "output": output, "task": task, "max_batch": max_batch}
         self.task = Task.bind(model, background, space=space, **how)
+        check_change(self.task, self.settings.change)
+        check_modality(self.method, self.task)
         self.method = self.method.settle(self.task, self.settings)
         if own_unit and unit != (unit := member.unit_for(model, settings | asdict(self.method))):
             self.task = Task.bind(model, background, space=guess_space(background, unit), **how)
@@ -186,8 +188,6 @@ class Explainer:
             self.neighbourhood = replace(self.neighbourhood, n_background=self.task.space.n_background)
         if target_names is not None:
             self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
-        check_change(self.task, self.settings.change)
-        check_modality(self.method, self.task)
         self.method.check(self.task, self.settings)
         self.effort = effort
         self._tolerance: Tensor | None = None

@@ -222,7 +222,7 @@ class Predictor:
         self._count(len(rows))
         with torch.enable_grad():
             try:
-                return self._call_module(rows.clone().requires_grad_()).requires_grad
+                return self._call_module(rows.clone().requires_grad_().clone()).requires_grad
             except RuntimeError as error:
                 if _LEFT_TORCH in str(error):
                     return False
