@@ -372,10 +372,8 @@ class Explanation:
 
     def title(self, i: int = 0) -> str:
         """Return how input `i` is called: by its id, or its name where that is the number of a node with one."""
-        return self.node_names[int(self.ids[i])] if self.node_names and self._is_own_number(i) else str(self.ids[i])
-
-    def _is_own_number(self, i: int) -> bool:
-        return self.nodes is not None and self.nodes[i] >= 0 and str(self.ids[i]) == str(self.nodes[i])
+        own = self.nodes is not None and str(self.ids[i]) == str(self.nodes[i])
+        return self.node_name(int(self.ids[i])) if own else str(self.ids[i])
 
     def target_name(self, i: int = 0) -> str:
         """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""

@@ -181,7 +181,9 @@ class Explainer:
         check_modality(self.method, self.task)
         self.method = self.method.settle(self.task, self.settings)
         if own_unit and unit != (unit := member.unit_for(model, settings | asdict(self.method))):
+            spent = self.task.predict.n_rows
             self.task = Task.bind(model, background, space=guess_space(background, unit), **how)
+            self.task.predict.n_rows += spent
         if not self.task.space.has_background:  # neighbours are made from the input alone
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
         elif self.neighbourhood.n_background is None:
