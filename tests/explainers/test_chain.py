@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from scipy import optimize, special
 from torch import Tensor, nn
 
 import fans
 from fans.data import load_graph
+from fans.data.graphs import Graph
 from fans.experiments.graphs import nodes_in_order
 from fans.explainers import _chain
 from fans.explainers._chain import Step, changed, climb_chain, select
+from fans.explainers._shared import coarse_sizes
 from fans.models import load
-from fans.spaces import Image
+from fans.spaces import GraphEdges, Image
 from fans.spaces._shared import DrawnRows, Noise
 from fans.trials import Block, baselines
 from tests.explainers.blocks import inputs_of
@@ -103,7 +106,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_slope_is_that_of_finite_differences(name, without, monkeypatch):
     """Of every row, so of every size and of both sides."""
-    monkeypatch.setattr(_chain, "BISECTIONS", 80)
+    monkeypatch.setattr(_chain, "NEAR", 1e-12)
     model, background, settings = CASES[name]
     asked = explainer(model, background, **settings)
     block = ready(asked, background[:3])
@@ -197,8 +200,33 @@ def test_the_selection_has_the_size_asked_for_and_keeps_the_order():
     assert extreme[0].tolist() == pytest.approx([1, 1, 0, 0], abs=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["normal", "far apart", "heavy tails", "equal", "one of two", "one feature"])
+def test_the_threshold_is_the_root(kind):
+    """That of SciPy, for sizes from end to end; which rows are asked together does not matter."""
+    theta = {
+        "normal": normal(40, 30).double(),
+        "far apart": 40 * normal(40, 30).double().sign(),
+        "heavy tails": normal(40, 30).double() ** 5,
+        "equal": torch.ones(40, 30).double(),
+        "one of two": torch.tensor([[15.0, -15.0]]).double().expand(40, -1),
+        "one feature": normal(40, 1).double(),
+    }[kind]
+    size = torch.linspace(0.02, 0.9, 40).double()
+    present = torch.ones_like(theta, dtype=torch.bool)
+    found = select(theta, present, size)
+    for row, wanted, chosen in zip(theta.numpy(), size.tolist(), found.numpy(), strict=True):
+        ends = row.min() - 20, row.max() + 20
+        tau = optimize.brentq(lambda at, row=row, wanted=wanted: special.expit((row - at) / 0.3).mean() - wanted, *ends)
+        assert chosen == pytest.approx(special.expit((row - tau) / 0.3), abs=1e-7 * len(row))
+        assert chosen.mean() == pytest.approx(wanted, abs=1e-8)
+    single = theta.float()
+    together = select(single, present, size.float())
+    apart = [select(single[i : i + 1], present[i : i + 1], size[i : i + 1].float()) for i in range(40)]
+    assert torch.allclose(torch.cat(apart), together, atol=1e-6)
+
+
 def test_the_slope_of_the_selection_follows_the_constraint(monkeypatch):
-    monkeypatch.setattr(_chain, "BISECTIONS", 80)
+    monkeypatch.setattr(_chain, "NEAR", 1e-12)
     theta, size = normal(6, 7), 0.05 + 0.8 * random(6, seed=2)
     present = torch.ones(6, 7, dtype=torch.bool)
     present[2, 3] = present[4, 0] = False
@@ -382,10 +410,10 @@ def test_without_sampling_by_closeness_rows_start_from_any_sample():
 
 
 def _member(theta: Any, r: float) -> Any:
-    """From the definition: drawn at least once in r rounds, a tenth in one, and a little in proportion."""
+    """From the definition: drawn at least once in r rounds, a hundredth in one, and less in proportion."""
     scaled = theta / max(np.abs(theta).max(), 1e-30)
     share = np.abs(scaled) ** 6
-    return np.where(theta > 0, 0.897 * (1 - (1 - share) ** r) + 0.1 * share, -0.1 * share) + 0.003 * scaled
+    return np.where(theta > 0, 0.987 * (1 - (1 - share) ** r) + 0.01 * share, -0.1 * share) + 0.003 * scaled
 
 
 @pytest.mark.parametrize("kind", ["classes", "regression"])
@@ -426,7 +454,7 @@ def test_memberships_and_scores_by_hand():
     once, often = (_chain.membership(theta, torch.tensor(r)) for r in (1.0, 4.0))
     less, against = 0.997 * part + 0.0015, -0.1 * part - 0.0015
     assert once.tolist()[0] == pytest.approx([1, less, against, 0])
-    assert often.tolist()[0] == pytest.approx([1, 0.897 * (1 - (1 - part) ** 4) + 0.1 * part + 0.0015, against, 0])
+    assert often.tolist()[0] == pytest.approx([1, 0.987 * (1 - (1 - part) ** 4) + 0.01 * part + 0.0015, against, 0])
     assert often.tolist()[1] == [0, 0, 0, 0]
     assert often.tolist()[2] == pytest.approx([-0.103, against, 0, 0])
     found = _chain.as_scores(once[:, None], torch.tensor([0.5, 0.3, 0.2]).double())
@@ -443,26 +471,147 @@ def test_the_membership_is_the_sparsest_that_does_what_the_best_does(baseline):
     asked = explainer(model, background, baseline=baseline)
     block, theta = ready(asked, x), 1 + 0.2 * normal(6, 5, seed=3)
     with asked.task.predict.session():
-        found, n_rows = _chain.fitting(asked.task, block, theta)
+        found, from_lowest, n_rows = _chain.fitting(asked.task, block, theta)
         keys = block.keys("chain/membership")
         drawn = [baselines(asked.task, block.pool, keys, torch.full((6,), j), block.own[:, 0]) for j in range(4)]
     missing = [torch.full((6, 5), 0.3, dtype=x.dtype)] if baseline == 0.3 else drawn
-    assert n_rows == 2 * 5 * len(missing)
+    tried = (1, 4, 16, 64, 256, 4096, 1e6, 16, 1e30)  # the last two of a lifted chain, which a table's is not
+    assert n_rows == 2 * len(tried) * len(missing)
+    assert not from_lowest.any()
     for i in range(6):
         before = torch.softmax(model(x[i]), 0).detach().numpy()
-        worth, size = [], []
-        for r in (1, 4, 16, 64, 256):
+        worth, joint = [], []
+        for r in tried:
             share = torch.from_numpy(np.clip(_member(theta[i].numpy(), r), 0, None))
-            sides = []
+            sides, switches = [], []
             for weights in (share, 1 - share):
                 rows = [x[i] + weights * (m[i] - x[i]) for m in missing]
                 after = [torch.softmax(model(row), 0).detach().numpy() for row in rows]
                 sides.append(np.mean([_changed(a, before, int(before.argmax())) for a in after]))
+                switches.append(sum(int(a.argmax() != before.argmax()) for a in after))
             worth.append(sides[0] - sides[1])
-            size.append(float(share.sum()))
-        good = [s if w >= 0.9 * max(worth) else np.inf for s, w in zip(size, worth, strict=True)]
-        assert float(found[i]) == (1, 4, 16, 64, 256)[int(np.argmin(good))]
+            joint.append(2 * switches[0] - 3 * switches[1])
+        able = [j == max(joint) for j in joint]
+        counted = np.where(able, worth, -np.inf)
+        among = counted[:5] if any(able[:5]) else counted
+        at = next((k for k in range(7) if able[k] and worth[k] >= 0.9 * among.max()), able.index(True))
+        if at == 0 or not able[at - 1] or worth[at - 1] >= 0.9 * among.max():
+            expected = tried[at]
+        else:
+            expected = math.exp(np.interp(0.9 * among.max(), worth[at - 1 : at + 1], np.log(tried[at - 1 : at + 1])))
+        assert float(found[i]) == pytest.approx(expected, rel=1e-4)
     assert len(set(found.tolist())) > 1
+
+
+def test_which_membership_is_the_sparsest_by_hand():
+    value = torch.tensor(
+        [
+            [0.95, 1.0, 0.9, 0.9, 0.9, 2.0, 2.0, 2.0, 2.0],  # the first will do; the further ones are not asked
+            [0.0, 0.6, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],  # 0.9 is three quarters of the way from 4 to 16
+            [0.0, 0.6, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],  # where 4 does not change the class, 16 itself
+            [0.9, 0.9, 0.9, 0.9, 0.9, 0.4, 0.6, 0.6, 0.6],  # only the further ones do: 0.54 is seven tenths of the way
+            [-0.2, -0.1, -0.2, -0.2, -0.2, -0.2, -0.2, -0.2, -0.2],  # nothing does
+            [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.1, 0.2],  # only all of them hold it
+            [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.9, 0.9],  # of the lifted ones the first, without a way between
+        ]
+    ).double()
+    joint = torch.tensor(
+        [
+            *([0.0] * 9, [0.0] * 9, [0, 0, 1, 1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1, 1, 1, 1], [0.0] * 9),
+            *([0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 1, 1, 1]),
+        ]
+    ).double()
+    found, from_lowest = _chain.sparsest(value, joint)
+    expected = [1, 4**0.25 * 16**0.75, 16, 4096**0.3 * 1e6**0.7, 1, 1e30, 16]
+    assert found.log().tolist() == pytest.approx(np.log(expected))
+    assert from_lowest.tolist() == [False] * 5 + [True] * 2
+
+
+def test_a_lifted_chain_counts_from_its_lowest_feature():
+    asked = explainer(Watched(), IMAGES, space=Image("patch", patch=2))
+    theta = torch.tensor([[2.0, -2.0, 0.0, 1.0]])
+    assert _chain.lifted(asked.task, theta)[0].tolist() == pytest.approx([4.004, 0.004, 0.0, 3.004])
+    everything = _chain.membership(_chain.lifted(asked.task, theta), torch.tensor(1e30))
+    assert (everything[0, [0, 1, 3]] > 0.98).all()
+    assert everything[0, 2] == 0
+    assert torch.equal(_chain.lifted(explainer(network(), normal(20, 5)).task, theta), theta)  # signs of columns count
+
+
+@pytest.mark.parametrize("n_edges", [1, 2])
+def test_the_only_edge_that_holds_a_class_is_found(n_edges):
+    """A single feature has no order to climb, yet it may be all that there is to say."""
+
+    class Reads(nn.Module):
+        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+            weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+            told = torch.zeros(len(x)).index_add(0, edge_index[1], weight * x[edge_index[0], 0])
+            return torch.stack([2 - 4 * told, 4 * told - 2], 1)
+
+    nobody, edges = np.zeros(3, dtype=bool), np.array([[1, 2], [0, 0]])[:, :n_edges]
+    x, y = np.array([[0.0], [1.0], [0.0]], dtype=np.float32), np.zeros(3, dtype=np.int64)
+    graph = Graph(x, edges, y, *(nobody,) * 3, classes=("no", "yes"))
+    found = fans.Explainer(Reads(), graph, space=GraphEdges(1, tied=False))([0])
+    assert found.subset[0].tolist()[:n_edges] == [True, False][:n_edges]
+    assert found.scores[0, 0] > 0
+    assert found.pns[0] > 0.9
+
+
+# --- The second chain ------------------------------------------------------------------------------------------------
+
+
+class Strokes(nn.Module):
+    """A class of 12 by 12 images that two thin lines make, of which either would do for less."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        lines = 2 * images[:, 0, 3, 2:10].mean(1) + 2 * images[:, 0, 2:10, 8].mean(1)
+        return torch.stack([2.0 - 3 * lines, 3 * lines - 2.0], 1)
+
+
+def strokes() -> tuple[Tensor, fans.Explainer]:
+    images = 0.1 * random(8, 1, 12, 12).float()
+    images[:4, 0, 3, 2:10] = images[:4, 0, 2:10, 8] = 1
+    return images, explainer(Strokes(), images, baseline=0.0)
+
+
+def test_the_second_chain_has_sizes_about_one():
+    """From three tenths of it to six fifths, growing by equal factors; both sides alike."""
+    images, asked = strokes()
+    block, about = ready(asked, images[:2]), torch.tensor([0.1, 0.85])
+    step = Step(asked.task, block, torch.arange(2), torch.zeros(2, 144), 0, 8, None, about=about)
+    first, second = step.sizes().view(2, 2, 4)
+    factors = [0.3 * 4 ** ((i + 0.5) / 4) for i in range(4)]
+    assert first.tolist() == [pytest.approx([0.1 * f for f in factors])] * 2
+    assert second.tolist() == [pytest.approx([min(0.85 * f, 0.9) for f in factors])] * 2
+
+
+def test_the_second_chain_is_not_smoothed_and_finds_what_is_thin():
+    images, asked = strokes()
+    truth = np.zeros((12, 12), dtype=bool)
+    truth[3, 2:10] = truth[2:10, 8] = True
+    with asked.task.predict.session():
+        block = ready(asked, images[:4])
+        first = climb_chain(asked.task, block, 10, 32, None)
+        assert first.sharpen is not None
+        second = first.sharpen(500)
+        assert second is not None
+        assert first.sharpen(300) is None  # 320 rows are the least
+    assert second.n_rows.tolist() == [320 + 2 * len(coarse_sizes(144))] * 4
+    right = [truth.ravel()[one.scores.argsort(dim=1, descending=True)[:, :14]].mean() for one in (first, second)]
+    assert right[0] < 1
+    assert right[1] == 1
+    found = asked(images[:4])
+    assert (found.subset & ~truth.ravel()).sum() == 0
+    assert (found.subset.sum(1) < truth.sum()).all()
+    assert (found.pns > 0.9).all()
+
+
+def test_few_features_need_no_second_chain():
+    """One order of few columns is as good at each size: no rows are spent on another."""
+    asked = explainer(network(), normal(20, 5), n_sweep=10_000)
+    with asked.task.predict.session():
+        first = climb_chain(asked.task, ready(asked, normal(3, 5, seed=1)), 10, 32, None)
+    assert first.sharpen is not None
+    assert first.sharpen(10_000) is None
 
 
 @pytest.mark.parametrize("baseline", [0.0, "background"])
@@ -531,7 +680,7 @@ def test_images(space):
     assert found.settings["solver"] == "chain"
     assert found.history is not None
     assert found.history.shape == (5, 10)
-    assert found.evaluations["scoring"].tolist() == [320 + 10] * 5
+    assert found.evaluations["scoring"].tolist() == [320 + 18] * 5
 
 
 def test_absent_superpixels_score_nothing():
@@ -603,11 +752,11 @@ def test_replicates_are_chains_of_resampled_rows():
     assert found.se is not None
     assert found.replicates.shape == (4, 10, 6)
     assert torch.equal(found.se, found.replicates.std(1))
-    assert found.n_rows.tolist() == [96 + 40] * 4
+    assert found.n_rows.tolist() == [96 + 72] * 4
     assert len(found.replicates[0].unique(dim=0)) == 10  # no two alike
     totals = found.replicates.clamp(min=0).sum(2)
     assert totals == pytest.approx(found.scores.clamp(min=0).sum(1, keepdim=True).expand(-1, 10), rel=1e-9)
-    counts = _chain._resampled(block, torch.arange(4), 3, 16)
+    counts = _chain._resampled(block, torch.arange(4), "chain/3/resampled", 16)
     assert counts.shape == (4, 11, 16)
     assert (counts[:, 0] == 1).all()
     assert (counts.sum(2) == 16).all()
@@ -676,7 +825,7 @@ def test_the_model_sees_no_more_rows_than_it_may_and_all_are_reported(max_batch)
     assert max(model.batches) == max_batch
     again = 7 * 320 if max_batch < 32 else 0  # activations computed anew on the way back
     assert sum(model.batches) == found.n_evaluations.sum() + found.evaluations["shared"] + again
-    assert found.evaluations["scoring"].tolist() == [320 + 10] * 7
+    assert found.evaluations["scoring"].tolist() == [320 + 18] * 7
     for parameter in model.parameters():
         assert parameter.grad is None
         assert parameter.requires_grad == (parameter is not frozen)
@@ -684,7 +833,7 @@ def test_the_model_sees_no_more_rows_than_it_may_and_all_are_reported(max_batch)
     del model.batches[:]
     asked.scores(IMAGES[:7])
     assert max(model.batches) <= max_batch
-    assert sum(model.batches) == 7 * (1 + 320 + 10) + again
+    assert sum(model.batches) == 7 * (1 + 320 + 18) + again
 
 
 def test_nothing_near_is_asked_for_scores_alone():

@@ -332,9 +332,17 @@ def test_the_size_by_hand():
     )
     most = torch.tensor([6, 6, 5, 6, 0])
     tried = torch.tensor([1, 2, 3, 6]).expand(5, -1)
-    assert _size(value, tried, most, 0.9).tolist() == [3, 1, 5, 0, 0]
-    assert _size(value, tried, most, 1.0).tolist() == [6, 3, 5, 0, 0]
-    assert _size(value, tried, most, 0.5).tolist() == [2, 1, 5, 0, 0]
+    assert _size(value, tried, most, most, 0.9).tolist() == [3, 1, 5, 0, 0]
+    assert _size(value, tried, most, most, 1.0).tolist() == [6, 3, 5, 0, 0]
+    assert _size(value, tried, most, most, 0.5).tolist() == [2, 1, 5, 0, 0]
+
+
+def test_what_does_not_speak_for_it_joins_only_where_the_rest_hardly_does_it():
+    """Three features speak for the prediction. They have half of the best PNS, and are the answer; or less."""
+    value = torch.tensor([[0.1, 0.3, 0.5, 0.9, 1.0], [0.1, 0.3, 0.4, 0.4, 1.0]], dtype=torch.float64)
+    tried, most, n_for = torch.tensor([1, 2, 3, 6, 9]).expand(2, -1), torch.tensor([9, 9]), torch.tensor([3, 3])
+    assert _size(value, tried, most, n_for, 0.9).tolist() == [3, 9]
+    assert _size(value, tried, most, most, 0.9).tolist() == [6, 9]
 
 
 def chosen_by(rule: Any, background: Any, x: Any, scores: Any, *, chain: bool = False, **settings: Any) -> Any:

@@ -8,22 +8,31 @@ by gradient ascent on `theta`, one vector an input. Each row of a step takes a s
 orthogonal design says, selects softly `sigmoid((theta - tau) / TEMPERATURE)` with tau such that the mean is q, replaces
 what is selected (or the others) by its baseline, and asks the model. All rows of many inputs are one forward and one
 backward pass. Scores fall along the order as a soft subset does: the sparsest that changes and holds the prediction.
+
+An order that is good at every size, and smooth on images, is not the best at one. So the subset is sought along a
+second chain, which goes on from the first with sizes about the one that does it, and without smoothing (`sharpened`).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from fans import draws
-from fans.explainers._shared import Scores, Without
+from fans.explainers._shared import Scores, Without, coarse_sizes, counting, ranks
+from fans.pns import measure_change
 from fans.spaces._shared import DrawnRows, Noise
 from fans.task import Task
 from fans.trials import Block, baselines
 
 SMALLEST, LARGEST = 0.02, 0.9
 """Shares of the features that sizes are spread over."""
+ABOUT = 0.3, 1.2
+"""Sizes of the second chain, as shares of the one it is about."""
+FEW = 64
+"""Of no more features than this one order is as good at each size."""
 TEMPERATURE = 0.3
 """Of the soft selection, where a step moves `theta` by at most 1."""
 NOISE = 0.3
@@ -32,21 +41,23 @@ FALL = 0.7
 """What of "changed" is the fall of the explained class; the rest is how much the whole prediction differs."""
 SHARP = 6
 """Of the membership, `1 - (1 - theta**SHARP)**r`: how steeply it falls after the features that are in."""
-ROUNDS = (1, 4, 16, 64, 256)
-"""r of the memberships that are tried: the larger, the more features are in."""
-TOLD, TAIL = 0.1, 0.003
+ROUNDS, FURTHER, LIFTED = (1, 4, 16, 64, 256), (4096, 1e6), (16, 1e30)
+"""r of the memberships that are tried: the larger, the more features are in. The further ones are for inputs
+whose class no other changes and holds; then those that count from the lowest feature on, until all are in."""
+TOLD, TAIL = 0.01, 0.003
 """What of a membership is that of one round, and what is `theta`."""
 ENOUGH = 0.9
-"""The membership is the sparsest that is worth this share of the best."""
+"""The membership, and the size that the second chain is about, is the sparsest that is worth this share of the best."""
 N_DRAWN = 4
-"""Baselines that a membership is tried with where they are drawn; else one."""
-MOST_FITTING = 2 * len(ROUNDS) * N_DRAWN
+"""Baselines that a membership or size is tried with where they are drawn; else one."""
+MOST_FITTING = 2 * len(ROUNDS + FURTHER + LIFTED) * N_DRAWN
 """Model rows that trying memberships takes at most."""
 AGAINST = 0.1
 """Features that come after the neutral ones count this part of what they would before them."""
 REPLICATES = 10
 """Chains of resampled rows that tell how steady the order is."""
-BISECTIONS = 30
+MOST_NEWTON, NEAR = 40, 1e-5
+"""Steps that finding a threshold may take; once the share it selects is off by so little, one more makes it exact."""
 GOLDEN = 0.6180339887498949
 """Steps shift the sizes by this part of their distance, so that together they cover all."""
 
@@ -59,38 +70,109 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     fall along it as the membership does that is the sparsest to do what the best does (`fitting`).
     """
     n_inputs, n_features = len(block.target), task.space.n_features
-    theta = torch.zeros(n_inputs, 1 + REPLICATES, n_features)
-    pull = torch.zeros_like(theta)
-    history = torch.zeros(n_inputs, n_steps, dtype=torch.float64)
-    most = torch.zeros(n_inputs, dtype=torch.float64)
-    size = max(1, task.predict.max_batch // n_rows)
-    for some in torch.split(torch.arange(n_inputs), size):
-        for number in range(n_steps):
-            step = Step(task, block, some, theta[some, 0], number, n_rows, without)
-            values, slopes, pulls, moved = step.ascend()
-            history[some, number] = values.mean(1)
-            most[some] = torch.maximum(most[some], moved.amax(1))
-            length = 1 - number / n_steps
-            counts = _resampled(block, some, number, n_rows)
-            theta[some] += length * _direction(task, slopes, counts)
-            pull[some] += length * (counts @ pulls)
+    climb = Climb(task, block, n_steps, n_rows, without)
+    found = climb(torch.zeros(n_inputs, 1 + REPLICATES, n_features))
+    theta, pull = found.theta, found.pull
     if task.space.signed:
         theta = from_neutral(theta, pull)
     elif task.space.blocks() is None:  # on a fine grid neighbours share what they get
-        theta = theta.masked_fill(pull == 0, 0.0)
+        alike = (theta == 0).all(-1, keepdim=True)  # a single feature comes first, but has no order to climb
+        theta = torch.where(pull == 0, 0.0, torch.where(alike, 1.0, theta))
     theta = theta * block.pool.units.present.expand(n_inputs, -1)[:, None]
-    shape, n_tried = fitting(task, block, theta[:, 0])
-    scores = as_scores(membership(theta, shape[:, None, None]), most)
+    shape, from_lowest, n_tried = fitting(task, block, theta[:, 0])
+    counted = torch.where(from_lowest[:, None, None], lifted(task, theta), theta)
+    scores = as_scores(membership(counted, shape[:, None, None]), found.most)
     spent = torch.full((n_inputs,), n_steps * n_rows + n_tried)
-    may_join = theta[:, 0] != 0 if task.space.signed else theta[:, 0] > 0
-    return Scores(scores[:, 0], scores[:, 1:].std(1), spent, history, scores[:, 1:], may_join)
+    may_join = (theta[:, 0] != 0) & block.pool.units.present
+    n_for = (may_join if task.space.signed else theta[:, 0] > 0).sum(1)
+    sharpen = partial(sharpened, climb, theta, may_join, n_for)
+    return Scores(scores[:, 0], scores[:, 1:].std(1), spent, found.history, scores[:, 1:], may_join, n_for, sharpen)
+
+
+def sharpened(climb: "Climb", theta: Tensor, may_join: Tensor, n_for: Tensor, most_rows: int) -> Scores | None:
+    """Return the chains `(B, R, F)` taken further about the size that does it.
+
+    None if that takes too many rows, or there are too few features for it to matter.
+    """
+    task, block = climb.task, climb.block
+    sizes = torch.tensor(coarse_sizes(task.space.n_features))
+    n_rows = climb.n_steps * climb.n_rows + 2 * len(sizes) * _n_drawn(task)
+    if n_rows > most_rows or task.space.n_features <= FEW:
+        return None
+    first = ranks(theta[:, 0].double(), may_join)[:, None] < sizes[:, None]
+    moved, _ = tried(task, block, (first & may_join[:, None]).to(theta.dtype), "chain/size")
+    value = counting(moved[..., 0] - moved[..., 1], sizes, n_for)
+    size = sizes[(value >= ENOUGH * value.amax(1, keepdim=True)).double().argmax(1)]
+    about = torch.minimum(size, may_join.sum(1)).clamp(min=1) / block.pool.units.present.sum(1)
+    found = replace(climb, about=about)(theta).theta.double()
+    return Scores(found[:, 0], None, torch.full((len(theta),), n_rows), None, found[:, 1:], may_join, n_for)
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """What a climb found.
+
+    Attributes:
+        theta, pull: `(B, R, F)` the chains, and how the model pulled on each feature alone.
+        history: `(B, steps)` what the rows of a step were worth.
+        most: `(B,)` the most that any row moved the explained output.
+    """
+
+    theta: Tensor
+    pull: Tensor
+    history: Tensor
+    most: Tensor
+
+
+@dataclass(frozen=True)
+class Climb:
+    """How chains are climbed: call it with where they begin.
+
+    Attributes:
+        n_steps, n_rows: of each input.
+        about: `(B,)` the share of the features that sizes are about, and nothing is smoothed; None for all sizes.
+    """
+
+    task: Task
+    block: Block
+    n_steps: int
+    n_rows: int
+    without: Without
+    about: Tensor | None = None
+
+    def __call__(self, start: Tensor) -> Climbed:
+        """Climb from `start` `(B, R, F)`: the first of R follows all rows, the others resampled ones."""
+        n_inputs = len(start)
+        theta, pull = start.clone(), torch.zeros_like(start)
+        history = torch.zeros(n_inputs, self.n_steps, dtype=torch.float64)
+        most = torch.zeros(n_inputs, dtype=torch.float64)
+        for some in torch.split(torch.arange(n_inputs), max(1, self.task.predict.max_batch // self.n_rows)):
+            for number in range(self.n_steps):
+                about = None if self.about is None else self.about[some]
+                step = Step(
+                    *(self.task, self.block, some, theta[some, 0], number, self.n_rows, self.without), about=about
+                )
+                values, slopes, pulls, moved = step.ascend()
+                history[some, number] = values.mean(1)
+                most[some] = torch.maximum(most[some], moved.amax(1))
+                length = 1 - number / self.n_steps
+                counts = _resampled(self.block, some, f"{step.stage}/{number}/resampled", self.n_rows)
+                theta[some] += length * self._direction(counts @ slopes)
+                pull[some] += length * (counts @ pulls)
+        return Climbed(theta, pull, history, most)
+
+    def _direction(self, slopes: Tensor) -> Tensor:
+        """Return where to go from the rows' slopes `(n, R, F)`: their largest entry is 1."""
+        if self.about is None:
+            slopes = self.task.space.smooth(slopes.flatten(0, 1)).view_as(slopes)
+        return slopes / slopes.abs().amax(2, keepdim=True).clamp(min=1e-30)
 
 
 def membership(theta: Tensor, r: Tensor) -> Tensor:
     """Return how much each feature is in, `(..., F)`, up to 1, in the order of `theta`; those below 0 are below 0.
 
-    It is about the chance to be drawn once in `r` rounds. A tenth is that of one round, which tells those apart that
-    are nearly sure to be drawn, and a little is `theta` itself, which tells those apart that hardly ever are.
+    It is about the chance to be drawn once in `r` rounds. A little is that of one round, which tells those apart that
+    are nearly sure to be drawn, and less is `theta` itself, which tells those apart that hardly ever are.
     """
     scaled = theta.double() / theta.abs().amax(-1, keepdim=True).clamp(min=1e-30)
     steep = scaled.abs() ** SHARP
@@ -107,29 +189,72 @@ def as_scores(members: Tensor, most: Tensor) -> Tensor:
     return (positive + negative) * most[:, None, None]
 
 
-def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, int]:
-    """Return r of the membership `(B,)` that fits each chain `(B, F)`, and the model rows of an input that it took.
+def lifted(task: Task, theta: Tensor) -> Tensor:
+    """Return chains `(..., F)` counted from their lowest feature on, where signs mean nothing; what is 0 stays so."""
+    if task.space.signed:
+        return theta
+    low, span = theta.amin(-1, keepdim=True), theta.amax(-1, keepdim=True) - theta.amin(-1, keepdim=True)
+    return torch.where(theta != 0, theta - low + 1e-3 * span, 0.0)
+
+
+def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Return r of the membership `(B,)` that fits each chain `(B, F)`, whether it is of the lifted one, and rows spent.
 
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
-    it where the rest is. Of those tried it is the sparsest that is worth nearly what the best is.
+    it where the rest is.
     """
-    tried = torch.tensor(ROUNDS, dtype=torch.float64)
-    n_drawn = N_DRAWN if isinstance(task.baseline, DrawnRows | Noise) else 1
-    n_rows = 2 * len(tried) * n_drawn
-    worth = []
-    for some in torch.split(torch.arange(len(theta)), max(1, task.predict.max_batch // n_rows)):
-        share = membership(theta[some, None], tried[:, None]).clamp(min=0)  # (n, T, F)
-        both = torch.stack([share, 1 - share], 2)[:, :, :, None].expand(-1, -1, -1, n_drawn, -1)
-        owner, place = some.repeat_interleave(n_rows), torch.arange(n_drawn).repeat(len(some) * 2 * len(tried))
-        origin = block.own[owner, 0]
-        rows = perturbed(task, block, owner, origin, both.flatten(0, 3), "chain/membership", place)
-        after = task.predict(rows, fresh=True)
-        value = changed(after, block.pool.outputs[origin], block.target[owner], _scale(task, block.target[owner]))
-        of_set, of_rest = value.view(len(some), len(tried), 2, n_drawn).mean(3).unbind(2)
-        worth.append(torch.stack([of_set - of_rest, share.sum(2)], 2))
-    value, size = torch.cat(worth).unbind(2)
-    good = value >= ENOUGH * value.amax(1, keepdim=True)
-    return tried[size.masked_fill(~good, torch.inf).argmin(1)], n_rows
+    own, last = torch.tensor(ROUNDS + FURTHER).double(), torch.tensor(LIFTED).double()
+    shares = [membership(chain[:, None], r[:, None]) for chain, r in ((theta, own), (lifted(task, theta), last))]
+    moved, switched = tried(task, block, torch.cat(shares, 1).clamp(min=0), "chain/membership")
+    changes, holds = switched[..., 0], 1 - switched[..., 1]
+    r, from_lowest = sparsest(moved[..., 0] - moved[..., 1], 2 * changes + 3 * holds)
+    return r, from_lowest, 2 * len(ROUNDS + FURTHER + LIFTED) * _n_drawn(task)
+
+
+def tried(task: Task, block: Block, share: Tensor, stage: str) -> tuple[Tensor, Tensor]:
+    """Perturb so much `(B, T, F)` of each feature of the inputs themselves, and then the rest.
+
+    Returns how much the prediction changes, and how often the class does, both `(B, T, 2)`.
+    """
+    n_tried, n_drawn = share.shape[1], _n_drawn(task)
+    n_rows = 2 * n_tried * n_drawn
+    found = []
+    for some in torch.split(torch.arange(len(share)), max(1, task.predict.max_batch // n_rows)):
+        both = torch.stack([share[some], 1 - share[some]], 2)[:, :, :, None].expand(-1, -1, -1, n_drawn, -1)
+        owner, place = some.repeat_interleave(n_rows), torch.arange(n_drawn).repeat(len(some) * 2 * n_tried)
+        origin, target = block.own[owner, 0], block.target[owner]
+        after = task.predict(perturbed(task, block, owner, origin, both.flatten(0, 3), stage, place), fresh=True)
+        before = block.pool.outputs[origin]
+        moved = changed(after, before, target, _scale(task, target))
+        switched = measure_change(after, before, target, "label") * (task.predict.kind == "probability")
+        found.append(torch.stack([moved, switched], 1).view(len(some), n_tried, 2, n_drawn, 2).mean(3))
+    moved, switched = torch.cat(found).unbind(3)
+    return moved, switched
+
+
+def _n_drawn(task: Task) -> int:
+    return N_DRAWN if isinstance(task.baseline, DrawnRows | Noise) else 1
+
+
+def sparsest(value: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the smallest r `(B,)` that is worth nearly what the best is, and whether it is a lifted chain's.
+
+    `value` `(B, T)` is how much more the prediction changes by the members than by the rest, `joint` `(B, T)` whether
+    the class is held by the members and, then, changed: only those count that are best in this. Between two of them the
+    value is taken to run straight in log r, so that an input that hardly differs has scores that hardly do.
+    """
+    rounds, n_own = torch.tensor(ROUNDS + FURTHER + LIFTED).double(), len(ROUNDS + FURTHER)
+    able = joint == joint.amax(1, keepdim=True)
+    best = value.masked_fill(~able, -torch.inf)
+    usual = best[:, : len(ROUNDS)].amax(1, keepdim=True)
+    level = ENOUGH * torch.where(usual.isfinite(), usual, best.amax(1, keepdim=True))
+    good = able & (value >= level)
+    first = torch.where(good.any(1), good.double().argmax(1), able.double().argmax(1))[:, None]
+    before = (first - 1).clamp(min=0)
+    low, high = value.gather(1, before), value.gather(1, first)
+    between = (first > 0) & (first != n_own) & able.gather(1, before) & (low < level) & (level <= high)
+    part = torch.where(between, (level - low) / (high - low), 1.0)
+    return torch.lerp(rounds.log()[before], rounds.log()[first], part)[:, 0].exp(), first[:, 0] >= n_own
 
 
 def perturbed(
@@ -164,18 +289,12 @@ def from_neutral(theta: Tensor, pull: Tensor) -> Tensor:
     return torch.where(read, theta - (above + below) / 2, 0.0)
 
 
-def _resampled(block: Block, some: Tensor, number: int, n_rows: int) -> Tensor:
+def _resampled(block: Block, some: Tensor, stage: str, n_rows: int) -> Tensor:
     """Return how often each row counts, `(n, 1 + REPLICATES, n_rows)`: once, then as rows drawn with replacement."""
-    keys = block.keys(f"chain/{number}/resampled")[some]
+    keys = block.keys(stage)[some]
     drawn = draws.integers(keys[:, None], torch.arange(REPLICATES * n_rows), n_rows).view(-1, REPLICATES, n_rows)
     counts = torch.zeros(drawn.shape).scatter_add_(2, drawn, torch.ones(()).expand(drawn.shape))
     return torch.cat([torch.ones(len(some), 1, n_rows), counts], 1)
-
-
-def _direction(task: Task, slopes: Tensor, counts: Tensor) -> Tensor:
-    """Return where to go `(n, R, F)`: the sum of the rows' slopes `(n, rows, F)`, smoothed, its largest entry 1."""
-    total = task.space.smooth((counts @ slopes).flatten(0, 1)).view(*counts.shape[:2], -1)
-    return total / total.abs().amax(2, keepdim=True).clamp(min=1e-30)
 
 
 @dataclass(frozen=True)
@@ -189,6 +308,7 @@ class Step:
         n_rows: of each input, half of them perturbing the subset, half the rest.
         without: an ablation: without `"SF"` only "held" counts, without `"NC"` only "changed", without `"SR"` rows
             start from any reference sample, however far away, and not from the input.
+        about: `(n,)` the share of the features that sizes are about, if it is not all.
     """
 
     task: Task
@@ -198,6 +318,12 @@ class Step:
     number: int
     n_rows: int
     without: Without
+    about: Tensor | None = None
+
+    @property
+    def stage(self) -> str:
+        """What names its draws."""
+        return "chain" if self.about is None else "chain/about"
 
     def ascend(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return what each row is worth `(n, rows)`, its gradient, the pull on each feature, how far the output moved.
@@ -216,10 +342,16 @@ class Step:
         return worth.detach().view(shape), slopes, pulls, moved.detach().view(shape)
 
     def sizes(self) -> Tensor:
-        """Return the share of the features `(n * rows,)` that each row selects: evenly spread, both sides alike."""
+        """Return the share of the features `(n * rows,)` that each row selects: evenly spread, both sides alike.
+
+        About one size they grow by equal factors.
+        """
         n_sizes = self.n_rows // 2
         place = (torch.arange(n_sizes) + (0.5 + self.number * GOLDEN) % 1) / n_sizes
-        return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
+        if self.about is None:
+            return (SMALLEST + (LARGEST - SMALLEST) * place).repeat(2 * len(self.some))
+        low, high = ABOUT
+        return (self.about[:, None] * low * (high / low) ** place).clamp(max=LARGEST).repeat(1, 2).flatten()
 
     def noise(self) -> Tensor:
         """Return what `theta` is moved by `(rows, F)`, the same on both sides: Walsh functions of the features' places.
@@ -249,7 +381,7 @@ class Step:
         share = torch.where(of_rest[:, None], 1 - selected, selected)
         origin = self.origin(owner)
         place = (torch.arange(self.n_rows // 2) // 2 + self.number * self.n_rows).repeat(2 * len(self.some))
-        rows = perturbed(task, block, owner, origin, share, "chain/row", place)
+        rows = perturbed(task, block, owner, origin, share, f"{self.stage}/row", place)
         after, before, target = task.predict.differentiable(rows), block.pool.outputs[origin], block.target[owner]
         value = changed(after, before, target, _scale(task, target))
         moved = (after - before).gather(1, target[:, None])[:, 0].abs()
@@ -261,7 +393,7 @@ class Step:
         pool = self.block.pool
         if self.without != "SR":
             return self.block.own[owner, 0]
-        keys = self.block.keys(f"chain/{self.number}/sample")[owner]
+        keys = self.block.keys(f"{self.stage}/{self.number}/sample")[owner]
         place = torch.arange(self.n_rows // 2).repeat(2 * len(self.some))
         return pool.index[owner, draws.integers(keys, place, pool.index.shape[1])]
 
@@ -269,23 +401,44 @@ class Step:
 def select(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
     """Select the highest entries softly: `sigmoid((theta - tau) / TEMPERATURE)` `(m, F)` with a mean of `size` `(m,)`.
 
-    tau is found by bisection, and follows `theta` in the gradient as the constraint on the mean demands.
+    tau follows `theta` in the gradient as the constraint on the mean demands.
     """
     with torch.no_grad():
-        reach = 20 * TEMPERATURE
-        low = theta.masked_fill(~present, torch.inf).amin(1) - reach
-        high = theta.masked_fill(~present, -torch.inf).amax(1) + reach
-        wanted = size * present.sum(1)
-        for _ in range(BISECTIONS):
-            tau = (low + high) / 2
-            many = (torch.sigmoid((theta - tau[:, None]) / TEMPERATURE) * present).sum(1) > wanted
-            low, high = torch.where(many, tau, low), torch.where(many, high, tau)
-        tau = (low + high) / 2
+        tau = _threshold(theta, present, size)
         soft = torch.sigmoid((theta - tau[:, None]) / TEMPERATURE)
         weight = soft * (1 - soft) * present
         weight = weight / weight.sum(1, keepdim=True).clamp(min=1e-30)
     follows = (weight * theta).sum(1)
     return torch.sigmoid((theta - (tau + follows - follows.detach())[:, None]) / TEMPERATURE)
+
+
+def _threshold(theta: Tensor, present: Tensor, size: Tensor) -> Tensor:
+    """Return tau `(m,)` such that the mean of `sigmoid((theta - tau) / TEMPERATURE)` over those present is `size`.
+
+    Newton's method on the logit of the mean, which is nearly straight in tau, held between bounds. A row that is found
+    stays as it is, so that it does not matter which others are asked with it.
+    """
+    count = present.sum(1)
+    low = theta.masked_fill(~present, torch.inf).amin(1) - 20 * TEMPERATURE
+    high = theta.masked_fill(~present, -torch.inf).amax(1) + 20 * TEMPERATURE
+    mean = (theta * present).sum(1) / count
+    spread = ((theta - mean[:, None]) ** 2 * present).sum(1) / count
+    size = size.to(theta.dtype)
+    goal = torch.logit(size)
+    tau = mean - (TEMPERATURE**2 + 3 * spread / math.pi**2).sqrt() * goal  # exact if theta were logistic
+    sought = torch.ones_like(tau, dtype=torch.bool)
+    for _ in range(MOST_NEWTON):
+        soft = torch.sigmoid((theta - tau[:, None]) / TEMPERATURE) * present
+        share, squares = soft.sum(1) / count, (soft * soft).sum(1) / count
+        many = share > size
+        low, high = torch.where(many, tau, low), torch.where(many, high, tau)
+        better = tau + TEMPERATURE * (torch.logit(share) - goal) * share * (1 - share) / (share - squares)
+        better = torch.where((better >= low) & (better <= high), better, (low + high) / 2)
+        tau = torch.where(sought, better, tau)
+        sought = sought & ((share - size).abs() > NEAR)
+        if not sought.any():
+            break
+    return tau
 
 
 def changed(after: Tensor, before: Tensor, target: Tensor, scale: Tensor | None) -> Tensor:

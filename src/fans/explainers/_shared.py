@@ -2,7 +2,7 @@
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -34,6 +34,10 @@ class Scores:
         history: `(B, steps)` what the method maximised at each step, NaN after the last, where it took steps.
         replicates: `(B, N_REPLICATES, F)` scores from resampled draws, where the method has them.
         may_join: `(B, F)` features that may be in the subset, where the method knows; else their scores tell.
+        n_for: `(B,)` how many of the first features speak for the prediction, where the method knows: the others join
+            only if these do not do it.
+        sharpen: returns scores of an order that is better about the size of the subset, given the model rows that it
+            may take; None if those are too few. For methods whose scores serve other purposes as well.
     """
 
     scores: Tensor
@@ -42,6 +46,8 @@ class Scores:
     history: Tensor | None = None
     replicates: Tensor | None = None
     may_join: Tensor | None = None
+    n_for: Tensor | None = None
+    sharpen: Callable[[int], "Scores | None"] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,8 @@ class Selection:
     """How the subset is chosen from an order.
 
     Attributes:
-        n_sweep: model rows to spend on trying sizes.
+        n_sweep: model rows to spend on it, up to half of them on a sharper order (`Scores.sharpen`), the rest on trying
+            sizes.
         enough: the subset is the smallest whose PNS reaches this share of the highest that any size has.
     """
 
@@ -131,6 +138,8 @@ MOST_FINE = 4
 
 NOTHING = 0.05
 """Where no size has a higher PNS than this, nothing changes the prediction: the subset is empty."""
+HARDLY = 0.5
+"""Features that do not speak for the prediction join if those that do have less than this share of the best PNS."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +177,12 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     where the method kept such replicates, tells how steady the choice is.
     """
     n_features = task.space.n_features
+    sharper = None if scored.sharpen is None else scored.sharpen(selection.n_sweep // 2)
+    scored = scored if sharper is None else sharper
+    n_sharpening = 0 if sharper is None else int(sharper.n_rows.max())
     useful = _useful(scored) & block.pool.units.present
-    rank, most = _ranks(scored.scores, useful), useful.sum(1)
-    few, quick = _economical(task, block, n_sizes(n_features), settings, selection.n_sweep)
+    rank, most = ranks(scored.scores, useful), useful.sum(1)
+    few, quick = _economical(task, block, n_sizes(n_features), settings, selection.n_sweep - n_sharpening)
 
     def worth(tried: Tensor) -> tuple[Tensor, Tensor]:
         """Return what each sample says of the PNS of so many `(B, J)` first features, `(B, J, S)`, and rows spent."""
@@ -183,20 +195,21 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
 
     coarse = torch.tensor(coarse_sizes(n_features)).expand(len(rank), -1)
     terms, spent = worth(coarse)
-    fine = _between(coarse, terms.mean(2), selection.enough, n_fine(n_features))
+    n_for = most if scored.n_for is None else torch.minimum(scored.n_for, most)
+    fine = _between(coarse, counting(terms.mean(2), coarse, n_for), selection.enough, n_fine(n_features))
     if fine.shape[1]:
         more, rows = worth(fine)
         terms, spent = torch.cat([terms, more], 1), spent + rows
     tried, order = torch.cat([coarse, fine], 1).sort(dim=1, stable=True)
     terms = terms.gather(1, order[..., None].expand_as(terms))
-    n_chosen = _size(terms.mean(2), tried, most, selection.enough)
+    n_chosen = _size(terms.mean(2), tried, most, n_for, selection.enough)
     counts = _counts(few, terms.shape[2])
     again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
-    resized = torch.stack([_size(value, tried, most, selection.enough) for value in again.unbind(1)], 1)
+    resized = torch.stack([_size(value, tried, most, n_for, selection.enough) for value in again.unbind(1)], 1)
     orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
-    members = [_ranks(scores, useful) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
+    members = [ranks(scores, useful) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
     stability = torch.stack([m & useful for m in members]).double().mean(0)
-    return Chosen((rank < n_chosen[:, None]) & useful, stability, spent)
+    return Chosen((rank < n_chosen[:, None]) & useful, stability, spent + n_sharpening)
 
 
 def _between(coarse: Tensor, value: Tensor, enough: float, n: int) -> Tensor:
@@ -226,13 +239,21 @@ N_REPLICATES = 10
 """Resampled choices behind a feature's stability."""
 
 
-def _ranks(scores: Tensor, useful: Tensor) -> Tensor:
+def ranks(scores: Tensor, useful: Tensor) -> Tensor:
     """Return the place of each feature `(B, F)` from the highest score on; those of no use come last."""
     return scores.masked_fill(~useful, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
 
 
-def _size(value: Tensor, tried: Tensor, most: Tensor, enough: float) -> Tensor:
+def counting(value: Tensor, tried: Tensor, n_for: Tensor) -> Tensor:
+    """Return the PNS `(B, J)` of sizes up to the first that takes in all `n_for` `(B,)`, if one of them does it."""
+    last = (tried < n_for[:, None]).sum(1, keepdim=True)
+    early = value.masked_fill(torch.arange(value.shape[1]) > last, -torch.inf)
+    return torch.where(early.amax(1, keepdim=True) >= HARDLY * value.amax(1, keepdim=True), early, value)
+
+
+def _size(value: Tensor, tried: Tensor, most: Tensor, n_for: Tensor, enough: float) -> Tensor:
     """Return for each input `(B,)` the smallest size `(B, J)` whose PNS is enough; 0 where there is nothing to gain."""
+    value = counting(value, tried, n_for)
     best = value.amax(1, keepdim=True)
     first = (value >= enough * best).double().argmax(1, keepdim=True)
     size = torch.minimum(tried.gather(1, first)[:, 0], most)
