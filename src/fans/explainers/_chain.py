@@ -190,8 +190,11 @@ def as_scores(members: Tensor, most: Tensor) -> Tensor:
 
 
 def lifted(task: Task, theta: Tensor) -> Tensor:
-    """Return chains `(..., F)` counted from their lowest feature on, where signs mean nothing; what is 0 stays so."""
-    if task.space.signed:
+    """Return chains `(..., F)` counted from their lowest feature on; what is 0 stays so.
+
+    As they are where signs mean something, and on fine grids, of which the lower half is what the input does not show.
+    """
+    if task.space.signed or task.space.blocks() is not None:
         return theta
     low, span = theta.amin(-1, keepdim=True), theta.amax(-1, keepdim=True) - theta.amin(-1, keepdim=True)
     return torch.where(theta != 0, theta - low + 1e-3 * span, 0.0)
