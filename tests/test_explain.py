@@ -256,7 +256,7 @@ def test_the_bar_moves_within_one_input(monkeypatch):
     assert shares == sorted(shares)
     assert shares[-1] == 100
     assert sum(20 < share < 80 for share in shares) > 10
-    assert "explaining 1 input, about 3,042 model rows" in paper.getvalue()
+    assert "explaining 1 input, about 3,026 model rows" in paper.getvalue()
     n_shares = len(shares)
     explainer.score(INPUTS[:1], [True] * 3 + [False] * 3)
     assert len(shares) == n_shares  # the bar is gone

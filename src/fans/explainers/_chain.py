@@ -41,16 +41,19 @@ FALL = 0.7
 """What of "changed" is the fall of the explained class; the rest is how much the whole prediction differs."""
 SHARP = 6
 """Of the membership, `1 - (1 - theta**SHARP)**r`: how steeply it falls after the features that are in."""
-ROUNDS, FURTHER, LIFTED = (1, 4, 16, 64, 256), (4096, 1e6), (16, 1e30)
+ROUNDS, FURTHER = (1, 4, 16, 64, 256), (4096, 1e6)
 """r of the memberships that are tried: the larger, the more features are in. The further ones are for inputs
-whose class no other changes and holds; then those that count from the lowest feature on, until all are in."""
+whose class no other changes and holds."""
+LIFTED = (16, 256, 4096, 1e6, 1e30)
+"""r of those that count from the lowest feature on, until all are in: for inputs whose class none of the others holds.
+Not where signs mean something, nor on fine grids, of which the lower half is what the input does not show."""
 TOLD, TAIL = 0.01, 0.003
 """What of a membership is that of one round, and what is `theta`."""
 ENOUGH = 0.9
 """The membership, and the size that the second chain is about, is the sparsest that is worth this share of the best."""
 N_DRAWN = 4
 """Baselines that a membership or size is tried with where they are drawn; else one."""
-MOST_FITTING = 2 * len(ROUNDS + FURTHER + LIFTED) * N_DRAWN
+MOST_FITTING = 2 * len(ROUNDS + FURTHER) * N_DRAWN
 """Model rows that trying memberships takes at most."""
 AGAINST = 0.1
 """Features that come after the neutral ones count this part of what they would before them."""
@@ -80,7 +83,7 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
         theta = torch.where(pull == 0, 0.0, torch.where(alike, 1.0, theta))
     theta = theta * block.pool.units.present.expand(n_inputs, -1)[:, None]
     shape, from_lowest, n_tried = fitting(task, block, theta[:, 0])
-    counted = torch.where(from_lowest[:, None, None], lifted(task, theta), theta)
+    counted = torch.where(from_lowest[:, None, None], lifted(theta), theta)
     scores = as_scores(membership(counted, shape[:, None, None]), found.most)
     spent = torch.full((n_inputs,), n_steps * n_rows + n_tried)
     may_join = (theta[:, 0] != 0) & block.pool.units.present
@@ -189,13 +192,8 @@ def as_scores(members: Tensor, most: Tensor) -> Tensor:
     return (positive + negative) * most[:, None, None]
 
 
-def lifted(task: Task, theta: Tensor) -> Tensor:
-    """Return chains `(..., F)` counted from their lowest feature on; what is 0 stays so.
-
-    As they are where signs mean something, and on fine grids, of which the lower half is what the input does not show.
-    """
-    if task.space.signed or task.space.blocks() is not None:
-        return theta
+def lifted(theta: Tensor) -> Tensor:
+    """Return chains `(..., F)` counted from their lowest feature on; what is 0 stays so."""
     low, span = theta.amin(-1, keepdim=True), theta.amax(-1, keepdim=True) - theta.amin(-1, keepdim=True)
     return torch.where(theta != 0, theta - low + 1e-3 * span, 0.0)
 
@@ -206,12 +204,14 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, in
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
     it where the rest is.
     """
-    own, last = torch.tensor(ROUNDS + FURTHER).double(), torch.tensor(LIFTED).double()
-    shares = [membership(chain[:, None], r[:, None]) for chain, r in ((theta, own), (lifted(task, theta), last))]
-    moved, switched = tried(task, block, torch.cat(shares, 1).clamp(min=0), "chain/membership")
+    kinds = [(theta, ROUNDS + FURTHER)]
+    if not task.space.signed and task.space.blocks() is None:
+        kinds.append((lifted(theta), LIFTED))
+    shares = torch.cat([membership(chain[:, None], torch.tensor(r)[:, None]) for chain, r in kinds], 1)
+    moved, switched = tried(task, block, shares.clamp(min=0), "chain/membership")
     changes, holds = switched[..., 0], 1 - switched[..., 1]
     r, from_lowest = sparsest(moved[..., 0] - moved[..., 1], 2 * changes + 3 * holds)
-    return r, from_lowest, 2 * len(ROUNDS + FURTHER + LIFTED) * _n_drawn(task)
+    return r, from_lowest, 2 * shares.shape[1] * _n_drawn(task)
 
 
 def tried(task: Task, block: Block, share: Tensor, stage: str) -> tuple[Tensor, Tensor]:
@@ -246,7 +246,7 @@ def sparsest(value: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
     the class is held by the members and, then, changed: only those count that are best in this. Between two of them the
     value is taken to run straight in log r, so that an input that hardly differs has scores that hardly do.
     """
-    rounds, n_own = torch.tensor(ROUNDS + FURTHER + LIFTED).double(), len(ROUNDS + FURTHER)
+    rounds, n_own = torch.tensor(ROUNDS + FURTHER + LIFTED).double(), len(ROUNDS + FURTHER)  # maybe without the last
     able = joint == joint.amax(1, keepdim=True)
     best = value.masked_fill(~able, -torch.inf)
     usual = best[:, : len(ROUNDS)].amax(1, keepdim=True)
