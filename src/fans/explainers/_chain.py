@@ -204,7 +204,7 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, in
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
     it where the rest is.
     """
-    kinds = [(theta, ROUNDS + FURTHER)]
+    kinds: list[tuple[Tensor, tuple[float, ...]]] = [(theta, ROUNDS + FURTHER)]
     if not task.space.signed and task.space.blocks() is None:
         kinds.append((lifted(theta), LIFTED))
     shares = torch.cat([membership(chain[:, None], torch.tensor(r)[:, None]) for chain, r in kinds], 1)
