@@ -43,10 +43,10 @@ SHARP = 6
 """Of the membership, `1 - (1 - theta**SHARP)**r`: how steeply it falls after the features that are in."""
 ROUNDS, FURTHER = (1, 4, 16, 64, 256), (4096, 1e6)
 """r of the memberships that are tried: the larger, the more features are in. The further ones are for inputs
-whose class no other changes and holds."""
+whose class no other changes and holds; not on fine grids, where nearly all would then be in for a noisy copy."""
 LIFTED = (16, 256, 4096, 1e6, 1e30)
 """r of those that count from the lowest feature on, until all are in: for inputs whose class none of the others holds.
-Not where signs mean something, nor on fine grids, of which the lower half is what the input does not show."""
+Not where signs mean something, nor on fine grids."""
 TOLD, TAIL = 0.01, 0.003
 """What of a membership is that of one round, and what is `theta`."""
 ENOUGH = 0.9
@@ -204,8 +204,9 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, in
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
     it where the rest is.
     """
-    kinds: list[tuple[Tensor, tuple[float, ...]]] = [(theta, ROUNDS + FURTHER)]
-    if not task.space.signed and task.space.blocks() is None:
+    fine = task.space.blocks() is not None
+    kinds: list[tuple[Tensor, tuple[float, ...]]] = [(theta, ROUNDS if fine else ROUNDS + FURTHER)]
+    if not fine and not task.space.signed:
         kinds.append((lifted(theta), LIFTED))
     shares = torch.cat([membership(chain[:, None], torch.tensor(r)[:, None]) for chain, r in kinds], 1)
     moved, switched = tried(task, block, shares.clamp(min=0), "chain/membership")
@@ -246,7 +247,7 @@ def sparsest(value: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
     the class is held by the members and, then, changed: only those count that are best in this. Between two of them the
     value is taken to run straight in log r, so that an input that hardly differs has scores that hardly do.
     """
-    rounds, n_own = torch.tensor(ROUNDS + FURTHER + LIFTED).double(), len(ROUNDS + FURTHER)  # maybe without the last
+    rounds, n_own = torch.tensor(ROUNDS + FURTHER + LIFTED).double(), len(ROUNDS + FURTHER)  # or fewer
     able = joint == joint.amax(1, keepdim=True)
     best = value.masked_fill(~able, -torch.inf)
     usual = best[:, : len(ROUNDS)].amax(1, keepdim=True)
