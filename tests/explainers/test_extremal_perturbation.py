@@ -184,12 +184,14 @@ def test_steps_are_those_of_torchs_own_optimiser_within_bounds():
 
 
 def test_masks_have_their_areas():
+    """Counted in pixels that are rather kept than not: soft edges add to the mean, how much differs by processor."""
     areas = (0.1, 0.25, 0.5)
     images = 0.5 + 0.5 * random(3, 1, 12, 12, seed=3)
     settings: dict[str, Any] = {"areas": areas, "n_steps": 150, "sigma": 0.5, "weight": 100.0, "rate": 0.03}
     method, inputs, _ = ready(explainer(Patch(), GREY, replace="baseline", **settings), images, [1, 1, 1])
     with torch.enable_grad():
-        found = method.fine(method.cells(inputs), (12, 12)).mean((1, 2, 3)).view(3, 3).detach().numpy()
+        kept = method.fine(method.cells(inputs), (12, 12)).detach() > 0.5
+    found = kept.double().mean((1, 2, 3)).view(3, 3).numpy()
     assert found == pytest.approx(np.tile(areas, (3, 1)), abs=0.06)
 
 
