@@ -604,6 +604,15 @@ def test_the_second_chain_is_not_smoothed_and_finds_what_is_thin():
     assert (found.pns > 0.9).all()
 
 
+def test_the_second_chain_does_not_depend_on_batches():
+    images, asked = strokes()
+    whole = asked(images[:4]).subset
+    small = explainer(Strokes(), images, baseline=0.0, max_batch=40)
+    assert np.array_equal(small(images[:4]).subset, whole)
+    one = small(images[2:3], ids=[2]).subset
+    assert np.array_equal(one[0], whole[2])
+
+
 def test_few_features_need_no_second_chain():
     """One order of few columns is as good at each size: no rows are spent on another."""
     asked = explainer(network(), normal(20, 5), n_sweep=10_000)

@@ -211,7 +211,8 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, in
     shares = torch.cat([membership(chain[:, None], torch.tensor(r)[:, None]) for chain, r in kinds], 1)
     moved, switched = tried(task, block, shares.clamp(min=0), "chain/membership")
     changes, holds = switched[..., 0], 1 - switched[..., 1]
-    r, from_lowest = sparsest(moved[..., 0] - moved[..., 1], 2 * changes + 3 * holds)
+    joint = 2 * changes + 3 * holds  # both, then holding alone, then changing alone, then neither
+    r, from_lowest = sparsest(moved[..., 0] - moved[..., 1], joint)
     return r, from_lowest, 2 * shares.shape[1] * _n_drawn(task)
 
 
