@@ -12,7 +12,7 @@ from torch import nn
 import fans
 from fans.spaces import GraphEdges, GraphFeatures
 from fans.spaces.graph import FittedEdges
-from fans.trials import Reference
+from fans.trials import Reference, distinct
 from tests.oracles import exact_joint_pns, exact_pns
 
 geometric = pytest.importorskip("torch_geometric")
@@ -175,6 +175,28 @@ def test_nodes_are_explained_alike_in_any_company(solver, radius):
         assert together.radius[i] == alone.radius[0]
         assert edges_of(together, i)[kept(together, i)].tolist() == edges_of(alone)[kept(alone)].tolist()
         assert together.heatmap[i][kept(together, i)] == pytest.approx(alone.heatmap[0][kept(alone)], abs=1e-5)
+
+
+def test_copies_that_come_out_the_same_are_asked_about_once(monkeypatch):
+    model, graph = Net(GCNConv).eval(), random_graph()
+    with monkeypatch.context() as context:
+        context.setattr(FittedEdges, "repeats", False)
+        each = fans.Explainer(model, graph)([3, 5])
+    found = fans.Explainer(model, graph)([3, 5])
+    assert (found.subset == each.subset).all()
+    for name in ("scores", "stability", "interval", "pns", "changes", "holds"):
+        assert getattr(found, name) == pytest.approx(getattr(each, name), abs=1e-6), name
+    for phase in ("sweep", "strict"):
+        assert (found.evaluations[phase] < 0.7 * each.evaluations[phase]).all()
+
+
+def test_rows_are_told_apart_also_where_their_sums_are_equal(monkeypatch):
+    rows = torch.tensor([[1.0, 0, 1], [0, 1, 1], [1, 0, 1], [0, 0, 1]])
+    first, which = distinct(rows)
+    assert sorted(first.tolist()) == [0, 1, 3]
+    assert torch.equal(rows[first][which], rows)
+    monkeypatch.setattr("fans.draws.uniform", lambda _, place: torch.ones_like(place, dtype=torch.float64))
+    assert [part.tolist() for part in distinct(rows)] == [[0, 1, 2, 3]] * 2
 
 
 class Triangle(nn.Module):

@@ -193,7 +193,8 @@ def run(
     `hits(job, place)` says which features `(n, F)` the perturbation at `place` (of S * K) hits; `turns` `(K,)` which
     draws of the baseline those of a sample take, by default one of its own each. At most `max_batch` rows exist at a
     time. A perturbation that leaves its sample as it was (no feature hit, or hit by its own value)
-    changes nothing by definition and costs no evaluation.
+    changes nothing by definition and costs no evaluation; nor do rows that come out the same as others asked with them,
+    where the space has many of those.
     """
     n_jobs, n_samples = jobs.index.shape
     change = torch.zeros(n_jobs * n_samples * k, dtype=torch.float64)
@@ -217,10 +218,25 @@ def run(
             kept = changes.nonzero()[:, 0]
             perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
         if len(flat):
-            after, before = task.predict(perturbed, fresh=True), pool.outputs.index_select(0, origin)
+            before, asked = pool.outputs.index_select(0, origin), job
+            if task.space.repeats:
+                first, which = distinct(perturbed)
+                after, asked = task.predict(perturbed[first], fresh=True)[which], job[first]
+            else:
+                after = task.predict(perturbed, fresh=True)
             change.index_copy_(0, flat, measure_change(after, before, jobs.target[job], kind))
-            n_rows.index_add_(0, job, torch.ones_like(job))
+            n_rows.index_add_(0, asked, torch.ones_like(asked))
     return change.view(n_jobs, n_samples, k), n_rows
+
+
+def distinct(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the places `(m,)` of different rows among `(n, E)`, and which of these each row equals, `(n,)`."""
+    alike = rows.double() @ draws.uniform(draws.stream_keys(0, [0], "distinct"), torch.arange(rows.shape[1]))
+    values, which = torch.unique(alike, return_inverse=True)
+    first = torch.full((len(values),), len(rows)).scatter_reduce_(0, which, torch.arange(len(rows)), "amin")
+    if torch.equal(rows[first][which], rows):
+        return first, which
+    return torch.arange(len(rows)), torch.arange(len(rows))  # two different rows with one sum: none is spared
 
 
 ROUNDING = 1e-5

@@ -572,6 +572,25 @@ def strokes() -> tuple[Tensor, fans.Explainer]:
     return images, explainer(Strokes(), images, baseline=0.0)
 
 
+def test_slopes_of_many_features_are_levelled():
+    """By hand: largest entries 4, 1 and 4e-9 become 4, 2 and, as the flattest that count, 4e-9 * 100."""
+    slopes = torch.tensor([[[4.0, -2.0], [0.5, 1.0], [-4e-9, 0.0]]], dtype=torch.float64)
+    expected = [[4.0, -2.0], [1.0, 2.0], [-4e-7, 0.0]]
+    assert _chain.levelled(slopes)[0].tolist() == pytest.approx(np.array(expected))
+    assert (_chain.levelled(torch.zeros(1, 3, 2)) == 0).all()
+
+
+@pytest.mark.parametrize(("n_features", "steep"), [(_chain.FEW, 0.9), (_chain.FEW + 1, 0.75)])
+def test_of_few_features_the_slope_itself_is_followed(n_features, steep):
+    """Two rows pull on two features, one nine times as much as the other: of many features three times as much."""
+    task = explainer(network(n_features), normal(5, n_features)).task
+    slopes = torch.zeros(1, 2, n_features)
+    slopes[0, 0, 0], slopes[0, 1, 1] = 9.0, 1.0
+    climb = _chain.Climb(task, None, 1, 2, None)  # type: ignore[arg-type]
+    way = climb._direction(slopes, torch.ones(1, 1, 2))[0, 0]
+    assert float(way[0] / (way[0] + way[1])) == pytest.approx(steep)
+
+
 def test_the_second_chain_has_sizes_about_one():
     """From three tenths of it to six fifths, growing by equal factors; both sides alike."""
     images, asked = strokes()

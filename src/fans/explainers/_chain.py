@@ -32,7 +32,7 @@ SMALLEST, LARGEST = 0.02, 0.9
 ABOUT = 0.3, 1.2
 """Sizes of the second chain, as shares of the one it is about."""
 FEW = 64
-"""Of no more features than this one order is as good at each size."""
+"""Of no more features than this one order is as good at each size, and the rows of a step tell their slopes well."""
 TEMPERATURE = 0.3
 """Of the soft selection, where a step moves `theta` by at most 1."""
 NOISE = 0.3
@@ -57,6 +57,8 @@ MOST_FITTING = 2 * len(ROUNDS + FURTHER) * N_DRAWN
 """Model rows that trying memberships takes at most."""
 AGAINST = 0.1
 """Features that come after the neutral ones count this part of what they would before them."""
+FLATTEST = 1e-4
+"""Rows whose slope is less than this part of the steepest row's count as if it were this."""
 REPLICATES = 10
 """Chains of resampled rows that tell how steady the order is."""
 MOST_NEWTON, NEAR = 40, 1e-5
@@ -160,15 +162,32 @@ class Climb:
                 most[some] = torch.maximum(most[some], moved.amax(1))
                 length = 1 - number / self.n_steps
                 counts = _resampled(self.block, some, f"{step.stage}/{number}/resampled", self.n_rows)
-                theta[some] += length * self._direction(counts @ slopes)
+                theta[some] += length * self._direction(slopes, counts)
                 pull[some] += length * (counts @ pulls)
         return Climbed(theta, pull, history, most)
 
-    def _direction(self, slopes: Tensor) -> Tensor:
-        """Return where to go from the rows' slopes `(n, R, F)`: their largest entry is 1."""
+    def _direction(self, slopes: Tensor, counts: Tensor) -> Tensor:
+        """Return where to go `(n, R, F)` from the slopes of rows `(n, rows, F)`, if each counts so often `(n, R, rows)`.
+
+        Its largest entry is 1.
+        """
         if self.about is None:
             slopes = self.task.space.smooth(slopes.flatten(0, 1)).view_as(slopes)
+        if slopes.shape[2] > FEW:
+            slopes = levelled(slopes)
+        slopes = counts @ slopes
         return slopes / slopes.abs().amax(2, keepdim=True).clamp(min=1e-30)
+
+
+def levelled(slopes: Tensor) -> Tensor:
+    """Return the slopes of rows `(n, rows, F)` with the steep ones made less so: each by the root of its largest entry.
+
+    Where a row's subset does nothing or everything the model is saturated, and the row has hardly a slope: of many
+    features the few rows in between, as many as can be asked, would decide alone.
+    """
+    largest = slopes.abs().amax(2, keepdim=True)
+    share = largest / largest.amax(1, keepdim=True).clamp(min=1e-30)
+    return slopes / share.clamp(min=FLATTEST).sqrt()
 
 
 def membership(theta: Tensor, r: Tensor) -> Tensor:

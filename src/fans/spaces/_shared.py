@@ -179,6 +179,7 @@ class FittedSpace(ABC):
         n_background: background rows among an input's reference samples, if the user of an `Explainer` does not say.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
         signed: whether features that speak against a prediction are told from those that are neutral.
+        repeats: whether perturbed rows are often the same: those of elements that are there or not.
     """
 
     modality: ClassVar[Modality]
@@ -186,6 +187,7 @@ class FittedSpace(ABC):
     n_background: ClassVar[int] = 50
     has_background: ClassVar[bool] = True
     signed: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor
