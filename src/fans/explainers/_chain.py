@@ -167,7 +167,7 @@ class Climb:
         return Climbed(theta, pull, history, most)
 
     def _direction(self, slopes: Tensor, counts: Tensor) -> Tensor:
-        """Return where to go `(n, R, F)` from the slopes of rows `(n, rows, F)`, if each counts so often `(n, R, rows)`.
+        """Return where to go `(n, R, F)` by the slopes of rows `(n, rows, F)` that count so often `(n, R, rows)`.
 
         Its largest entry is 1.
         """
