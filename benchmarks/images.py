@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from fans.models import ResNet18, load
 from fans.spaces import Image
 
 SEED = 0
-N_IMAGES = 64
+N_IMAGES, N_FEWER = 64, 32
 FEW_ROWS: dict[str, Any] = {"n_rows": 8}
 PAPER_ROWS: dict[str, Any] = {"n_rows": 100}
 ONLY_SCORES: dict[str, Any] = {"n_background": 20, "n_local": 20}
@@ -209,86 +209,84 @@ def large_images(n_images: int) -> dict[str, Any]:
     return out
 
 
+def measure(model: nn.Module, background: Tensor, images: Tensor, *, quick: bool) -> dict[str, Any]:
+    """Return all figures."""
+    repeats, fewer = (1 if quick else 3), images[:N_FEWER]
+    counts = (8, 16) if quick else (64, 1024)
+    peaks = {str(count): peak_memory(count) for count in counts}
+    return {
+        "batching": batching(model, background, images, repeats),
+        "overhead": overhead(model, background, fewer, 1 if quick else 5),
+        "captum": against_captum(model, background, fewer, repeats),
+        "peak_mib": peaks | {"ratio": peaks[str(counts[1])] / peaks[str(counts[0])]},
+        "pieces": pieces(model, background, repeats),
+        "resnet18": residual_network(1 if quick else 2, 2 if quick else 4),
+        "large": large_images(1 if quick else 4),
+    }
+
+
+def told(found: Mapping[str, float]) -> tuple[str, str]:
+    """Return a ratio and its range."""
+    return f"{found['ratio']:.2f}", f"{found['lowest']:.2f}-{found['highest']:.2f}"
+
+
+def asked(found: Mapping[str, float]) -> tuple[str, str]:
+    """Return the model rows of an image, and those that go back as well."""
+    return f"{found['rows']:.0f}", f"{found['rows_with_gradient']:.0f}"
+
+
+def show(figures: Mapping[str, Any], n_images: int) -> None:
+    print_table(
+        f"Other seconds over the batched chain's, LeNet, {n_images} images",
+        ("against", "ratio", "range"),
+        [(k, *told(v)) for k, v in figures["batching"].items()],
+    )
+    print_table(
+        "Explanation over the bare model on as many rows",
+        ("solver, units", "rows an image", "with gradient", "ratio", "range"),
+        [(k, *asked(v), *told(v)) for k, v in figures["overhead"].items()],
+    )
+    print_table(
+        "captum over FANS at 500 evaluations an image, same superpixels",
+        ("rival", "ratio", "range"),
+        [(k, *told(v)) for k, v in figures["captum"].items()],
+    )
+    print_table("Peak memory", ("images", "MiB"), [(k, f"{v:.2f}") for k, v in figures["peak_mib"].items()])
+    shown = [(k, f"{v:.2f}") for k, v in figures["resnet18"].items() if k != "pieces"]
+    print_table("ResNet18", ("figure", "value"), shown)
+    print_table(
+        "ResNet18 on 224x224, a whole explanation",
+        ("effort", "rows an image", "with gradient", "seconds", "over the bare model"),
+        [(k, *asked(v), f"{v['seconds']:.1f}", f"{v['ratio_to_bare']:.2f}") for k, v in figures["large"].items()],
+    )
+    print_table(
+        "The bare model on all rows at once over in pieces",
+        ("model", "pass", "rows", "a piece", "ratio", "range"),
+        [
+            (name, k, str(v["rows"]), str(v["piece"]), *told(v))
+            for name, found in (("LeNet", figures["pieces"]), ("ResNet18", figures["resnet18"]["pieces"]))
+            for k, v in found.items()
+        ],
+    )
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--weigh"]:
         weigh(int(sys.argv[2]))
         return
     warnings.simplefilter("ignore", fans.FansWarning)
     arguments = parse_arguments(__doc__ or "", "images")
-    n, repeats = (8, 1) if arguments.quick else (N_IMAGES, 3)
     model, card = load("fashion_mnist")
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     background, test = load_slice("fashion_mnist", "train").tensor(), load_slice("fashion_mnist", "test").tensor()
-    images = test[:n]
-    figures: dict[str, Any] = {"batching": batching(model, background, images, repeats)}
-    print_table(
-        "Other seconds over the batched gradient solver's, LeNet, so many images: " + str(n),
-        ("against", "ratio", "range"),
-        [(k, f"{v['ratio']:.2f}", f"{v['lowest']:.2f}-{v['highest']:.2f}") for k, v in figures["batching"].items()],
-    )
-    figures["overhead"] = overhead(model, background, images[:32], 1 if arguments.quick else 5)
-    print_table(
-        "Explanation over the bare model on as many rows",
-        ("solver, units", "rows an image", "with gradient", "ratio", "range"),
-        [
-            (
-                k,
-                f"{v['rows']:.0f}",
-                f"{v['rows_with_gradient']:.0f}",
-                f"{v['ratio']:.3f}",
-                f"{v['lowest']:.2f}-{v['highest']:.2f}",
-            )
-            for k, v in figures["overhead"].items()
-        ],
-    )
-    images, n = images[:32], min(n, 32)
-    figures["captum"] = against_captum(model, background, images, repeats)
-    print_table(
-        "captum over FANS at 500 evaluations an image, same superpixels",
-        ("rival", "seconds an image", "FANS's", "ratio"),
-        [
-            (k, f"{v['seconds'] / n:.4f}", f"{v['other_seconds'] / n:.4f}", f"{v['ratio']:.2f}")
-            for k, v in figures["captum"].items()
-        ],
-    )
-    counts = (8, 16) if arguments.quick else (64, 1024)
-    peaks = [peak_memory(count) for count in counts]
-    figures["peak_mib"] = dict(zip(map(str, counts), peaks, strict=True)) | {"ratio": peaks[1] / peaks[0]}
-    print_table("Peak memory", ("images", "MiB"), [(str(c), f"{p:.0f}") for c, p in zip(counts, peaks, strict=True)])
-    figures["pieces"] = pieces(model, background, repeats)
-    figures["resnet18"] = residual_network(1 if arguments.quick else 2, 2 if arguments.quick else 4)
-    shown = [(k, f"{v:.2f}") for k, v in figures["resnet18"].items() if k != "pieces"]
-    print_table("ResNet18", ("figure", "value"), shown)
-    figures["large"] = large_images(1 if arguments.quick else 4)
-    print_table(
-        "ResNet18 on 224x224, a whole explanation",
-        ("effort", "rows an image", "with gradient", "seconds", "over the bare model"),
-        [
-            (
-                k,
-                f"{v['rows']:.0f}",
-                f"{v['rows_with_gradient']:.0f}",
-                f"{v['seconds']:.1f}",
-                f"{v['ratio_to_bare']:.2f}",
-            )
-            for k, v in figures["large"].items()
-        ],
-    )
-    print_table(
-        "The bare model on all rows at once over in pieces",
-        ("model", "pass", "rows", "a piece", "ratio", "range"),
-        [
-            (name, k, str(v["rows"]), str(v["piece"]), f"{v['ratio']:.2f}", f"{v['lowest']:.2f}-{v['highest']:.2f}")
-            for name, found in (("LeNet", figures["pieces"]), ("ResNet18", figures["resnet18"]["pieces"]))
-            for k, v in found.items()
-        ],
-    )
+    images = test[: 8 if arguments.quick else N_IMAGES]
+    figures = measure(model, background, images, quick=arguments.quick)
+    show(figures, len(images))
     settings = {
         "seed": SEED,
-        "n_images": len(test[:N_IMAGES]),
-        "n_overhead": len(images),
-        "repeats": repeats,
+        "n_images": len(images),
+        "n_overhead": len(images[:N_FEWER]),
         "threads": torch.get_num_threads(),
     }
     write_record(arguments.out, settings | {"model": card.name, "sha256": card.sha256}, figures)

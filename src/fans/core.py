@@ -130,6 +130,7 @@ class PNS:
         ess_sf: `(B,)` effective number of samples behind PS, likewise.
         radius: `(B,)` b.
         tolerance: `(B,)` c.
+        phi: how likely a perturbation hits each feature under test: 1 perturbs all of them together.
         n_evaluations: model rows evaluated for all of it.
         notes: one sentence per input on what could not be estimated, or "".
     """
@@ -147,6 +148,7 @@ class PNS:
     ess_sf: Array
     radius: Array
     tolerance: Array
+    phi: float
     n_evaluations: int
     confidence: float
     estimator: str
@@ -161,7 +163,7 @@ class PNS:
     def _line(self, i: int) -> str:
         pns, pn, ps = estimate_texts(self, i, 3)
         shares = [f"changes {self.changes[i]:.2f}", f"holds {self.holds[i]:.2f}"]
-        used = f"(tolerance {self.tolerance[i]:.3g}, radius {self.radius[i]:.3g})"
+        used = f"(tolerance {self.tolerance[i]:.3g}, radius {self.radius[i]:.3g}, phi {self.phi:g})"
         return "  ".join([pns, *shares, pn, ps, used, *filter(None, [self.notes[i]])])
 
 

@@ -588,6 +588,7 @@ def gather(
         ess_sf=whole.ess_sf.numpy(),
         radius=radius.numpy(),
         tolerance=tolerance.numpy(),
+        phi=settings.phi,
         n_evaluations=n_evaluations,
         confidence=settings.confidence,
         estimator=settings.estimator,

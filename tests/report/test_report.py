@@ -132,6 +132,7 @@ def test_the_estimates_of_a_subset_print_on_one_line():
         ess_sf=np.ones(1),
         radius=np.array([0.4234]),
         tolerance=np.array([0.1]),
+        phi=0.5,
         n_evaluations=5,
         confidence=0.95,
         estimator="mean",
@@ -139,7 +140,7 @@ def test_the_estimates_of_a_subset_print_on_one_line():
     )
     assert str(line) == (
         "PNS 0.412 [0.38, 0.45]  changes 0.47  holds 0.88  PN 0.880 [0.80, 0.90]  PS undefined  "
-        "(tolerance 0.1, radius 0.423)  a note"
+        "(tolerance 0.1, radius 0.423, phi 0.5)  a note"
     )
 
 
