@@ -287,7 +287,10 @@ class Explainer:
 
     @property
     def rows_an_input(self) -> int:
-        """About how many model rows an explanation of one input takes: multiply by your model's seconds a row."""
+        """About how many model rows an explanation of one input takes: multiply by your model's seconds a row.
+
+        Of graphs it takes fewer, since perturbed copies that are the same are asked about once.
+        """
         settings, n_local = self.settings, self.neighbourhood.n_local
         n_samples = self._n_samples + (settings.n_resample if settings.estimator == "resample" else 0)
         estimated = 2 * n_samples * (n_ways(self.task, settings) or settings.n_perturb)

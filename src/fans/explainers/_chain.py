@@ -7,7 +7,8 @@ For a share q of the features let `s_q` be those with the highest `theta`. The c
 by gradient ascent on `theta`, one vector an input. Each row of a step takes a size, moves `theta` up or down as an
 orthogonal design says, selects softly `sigmoid((theta - tau) / TEMPERATURE)` with tau such that the mean is q, replaces
 what is selected (or the others) by its baseline, and asks the model. All rows of many inputs are one forward and one
-backward pass. Scores fall along the order as a soft subset does: the sparsest that changes and holds the prediction.
+backward pass; of many features the rows' slopes are levelled before they are added up (`levelled`). Scores fall along
+the order as a soft subset does: the sparsest that changes and holds the prediction.
 
 An order that is good at every size, and smooth on images, is not the best at one. So the subset is sought along a
 second chain, which goes on from the first with sizes about the one that does it, and without smoothing (`sharpened`).
@@ -182,8 +183,8 @@ class Climb:
 def levelled(slopes: Tensor) -> Tensor:
     """Return the slopes of rows `(n, rows, F)` with the steep ones made less so: each by the root of its largest entry.
 
-    Where a row's subset does nothing or everything the model is saturated, and the row has hardly a slope: of many
-    features the few rows in between, as many as can be asked, would decide alone.
+    Where a row's subset does nothing, or everything, the model is saturated and the row has hardly a slope: the rows in
+    between would decide alone, and are too few to tell many features apart.
     """
     largest = slopes.abs().amax(2, keepdim=True)
     share = largest / largest.amax(1, keepdim=True).clamp(min=1e-30)
