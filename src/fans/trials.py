@@ -414,6 +414,21 @@ class Block:
         place = self.distances.sum(2).masked_fill(shared, torch.inf).argmin(1, keepdim=True)
         return self.pool.index.gather(1, place)
 
+    def at(self, some: Tensor) -> "Block":
+        """Return the block of some of its inputs `(n,)`."""
+        units = self.pool.units
+        if not units.shared:
+            units = replace(units, of_element=units.of_element[some], size=units.size[some])
+        return replace(
+            self,
+            pool=replace(self.pool, index=self.pool.index[some], units=units),
+            distances=self.distances[some],
+            target=self.target[some],
+            ids=[self.ids[i] for i in some.tolist()],
+            radius=self.radius[some],
+            tolerance=self.tolerance[some],
+        )
+
     def nearest(self, n: int) -> "Block":
         """Return the block with the `n` nearest samples of each input."""
         place = self.distances.sum(2).argsort(dim=1, stable=True)[:, :n]

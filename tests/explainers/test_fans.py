@@ -17,6 +17,7 @@ from fans.explainers._shared import (
     _between,
     _size,
     coarse_sizes,
+    inward,
     n_fine,
     n_sizes,
     smallest_subset,
@@ -345,13 +346,29 @@ def test_what_does_not_speak_for_it_joins_only_where_the_rest_hardly_does_it():
     assert _size(value, tried, most, most, 0.9).tolist() == [6, 9]
 
 
-def chosen_by(rule: Any, background: Any, x: Any, scores: Any, *, chain: bool = False, **settings: Any) -> Any:
+def test_after_what_speaks_for_it_comes_what_speaks_against_it_most():
+    """Nine features by their places, of which three are for it, one or two of no use: those in between are reversed."""
+    rank = torch.tensor([[3, 0, 7, 5, 1, 4, 8, 2, 6], [3, 0, 7, 5, 1, 4, 8, 2, 6]])
+    turned = inward(rank, torch.tensor([3, 0]), torch.tensor([8, 9]))
+    assert turned.tolist() == [[7, 0, 3, 5, 1, 6, 8, 2, 4], [5, 8, 1, 3, 7, 4, 0, 6, 2]]
+
+
+def chosen_by(
+    rule: Any, background: Any, x: Any, scores: Any, *, chain: bool = False, n_for: Any = None, **settings: Any
+) -> Any:
     """What is chosen along anybody's scores, with the joint PNS of every size on the sweep's own samples."""
-    asked = fans.Explainer(rule, background, radius=2.0, tolerance=0.5, n_local=0, baseline=0.0, **settings)
+    usual = {"radius": 2.0, "tolerance": 0.5, "n_local": 0, "baseline": 0.0}
+    asked = fans.Explainer(rule, background, **usual | settings)
     rows = asked.task.space.encode(x, "x")
     block = inputs_of(asked, rows).block(slice(0, len(rows))).block
     values = torch.tensor(scores, dtype=torch.float64)
-    given = Scores(values, None, torch.zeros(len(rows), dtype=torch.int64), may_join=values != 0 if chain else None)
+    given = Scores(
+        values,
+        None,
+        torch.zeros(len(rows), dtype=torch.int64),
+        may_join=values != 0 if chain else None,
+        n_for=None if n_for is None else torch.tensor(n_for),
+    )
     return smallest_subset(asked.task, block, given, asked.settings, asked.selection)
 
 
@@ -379,6 +396,27 @@ def test_the_subset_is_the_first_along_the_order_that_does_it():
     assert torch.equal(found.stability, found.subset.double())  # nothing is left to chance
     assert (found.n_rows > 0).all()
     assert (found.n_rows <= 20_000).all()
+
+
+def test_neutral_features_stay_out_where_those_for_it_hardly_do_it():
+    """x1 holds the output up, x6 down, the others do nothing: perturbing the rest must not move it either way."""
+    background = np.abs(np.random.default_rng(9).normal(size=(60, 6)))
+    up_and_down = lambda rows: 2.0 * rows[:, 0] - 1.5 * rows[:, 5]
+    x = np.array([[1.0] * 6, [1.0] * 5 + [0.0], [1.0] * 6])
+    order = [[6.0, -1, -2, -3, -4, -5], [6.0, -1, -2, -3, -4, -5], [6.0, -5, -4, -3, -2, -1]]  # the last one is wrong
+    expected = [[0, 5], [0], [0, 5]]
+    for part in ([0, 1, 2], [0], [1], [2, 1]):  # who is asked with whom plays no part
+        found = chosen_by(
+            *(up_and_down, background, x[part], [order[i] for i in part]),
+            chain=True,
+            n_for=[1] * len(part),
+            **{"tolerance": 0.4, "n_background": 0, "n_sweep": 20_000},
+        )
+        assert [row.nonzero().flatten().tolist() for row in found.subset] == [expected[i] for i in part]
+        assert torch.equal(found.stability, found.subset.double())
+    assert chosen_by(up_and_down, background, x[:1], order[:1], n_sweep=20_000).subset[0].tolist() == [True] + 5 * [
+        False
+    ]
 
 
 @pytest.mark.parametrize(("n_deciding", "expected"), [(5, 5), (7, 7), (11, 11), (37, 38)])

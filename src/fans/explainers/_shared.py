@@ -120,7 +120,7 @@ class Selection:
 
     Attributes:
         n_sweep: model rows to spend on it, up to half of them on a sharper order (`Scores.sharpen`), the rest on trying
-            sizes.
+            sizes; nearly twice as many where what speaks for the prediction hardly does it, which is rare.
         enough: the subset is the smallest whose PNS reaches this share of the highest that any size has.
     """
 
@@ -173,8 +173,9 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     Sizes of a coarse grid tell between which two the answer lies, then some between these are tried. All sizes of an
     input are tried on the same draws, so that their differences are sharp; what is chosen must be estimated again on
     fresh ones. A feature that scores nothing never joins, nor, where scores are noisy, one that has less than an even
-    share of them all; a method may say itself who may. Resampling the reference samples, and the rows behind the scores
-    where the method kept such replicates, tells how steady the choice is.
+    share of them all; a method may say itself who may. Where those that speak for the prediction hardly do it, others
+    join as well, the neutral ones first or last (`inward`), whichever takes fewer. Resampling the reference samples,
+    and the rows behind the scores where the method kept such replicates, tells how steady the choice is.
     """
     n_features = task.space.n_features
     sharper = None if scored.sharpen is None else scored.sharpen(selection.n_sweep // 2)
@@ -182,23 +183,41 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     n_sharpening = 0 if sharper is None else int(sharper.n_rows.max())
     useful = _useful(scored) & block.pool.units.present
     rank, most = ranks(scored.scores, useful), useful.sum(1)
+    n_for = most if scored.n_for is None else torch.minimum(scored.n_for, most)
     few, quick = _economical(task, block, n_sizes(n_features), settings, selection.n_sweep - n_sharpening)
 
-    def worth(tried: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each sample says of the PNS of so many `(B, J)` first features, `(B, J, S)`, and rows spent."""
-        n_tried = tried.shape[1]
-        candidates = (rank[:, None] < tried[..., None]) & useful[:, None]
-        trials = run_trials(task, few, candidates, "sweep", quick)
-        near = closeness(trials, few.radius.repeat_interleave(n_tried), quick)
-        found = moments(near, trials, few.tolerance.repeat_interleave(n_tried), quick)
+    def worth(some: Tensor, tried: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each sample says of the PNS of so many first features of some inputs, and rows spent.
+
+        `tried` `(n, J)` to `(n, J, S)` and `(n,)`.
+        """
+        near, n_tried = few.at(some), tried.shape[1]
+        candidates = (rank[:, None] < tried[..., None]) & useful[some][:, None]
+        trials = run_trials(task, near, candidates, "sweep", quick)
+        close = closeness(trials, near.radius.repeat_interleave(n_tried), quick)
+        found = moments(close, trials, near.tolerance.repeat_interleave(n_tried), quick)
         return pns_terms(found, quick).view(*tried.shape, -1), trials.n_rows.view(tried.shape).sum(1)
 
+    everyone = torch.arange(len(rank))
     coarse = torch.tensor(coarse_sizes(n_features)).expand(len(rank), -1)
-    terms, spent = worth(coarse)
-    n_for = most if scored.n_for is None else torch.minimum(scored.n_for, most)
+    terms, spent = worth(everyone, coarse, rank)
+    turned = torch.zeros(len(rank), dtype=torch.bool)
+    some = (hardly(terms.mean(2), coarse, n_for) & (n_for < most)).nonzero()[:, 0]
+    if len(some):
+        other, rows = worth(some, coarse[some], inward(rank, n_for, most)[some])
+        spent[some] += rows
+        turned[some] = _sooner(other.mean(2), terms[some].mean(2), selection.enough)
+        terms[some] = torch.where(turned[some, None, None], other, terms[some])
+
+    def ordered(scores: Tensor) -> Tensor:
+        """Return the place of each feature by these scores, in the order that each input goes by."""
+        plain = ranks(scores, useful)
+        return torch.where(turned[:, None], inward(plain, n_for, most), plain)
+
+    rank = ordered(scored.scores)
     fine = _between(coarse, counting(terms.mean(2), coarse, n_for), selection.enough, n_fine(n_features))
     if fine.shape[1]:
-        more, rows = worth(fine)
+        more, rows = worth(everyone, fine, rank)
         terms, spent = torch.cat([terms, more], 1), spent + rows
     tried, order = torch.cat([coarse, fine], 1).sort(dim=1, stable=True)
     terms = terms.gather(1, order[..., None].expand_as(terms))
@@ -207,9 +226,27 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
     resized = torch.stack([_size(value, tried, most, n_for, selection.enough) for value in again.unbind(1)], 1)
     orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
-    members = [ranks(scores, useful) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
+    members = [ordered(scores) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
     stability = torch.stack([m & useful for m in members]).double().mean(0)
     return Chosen((rank < n_chosen[:, None]) & useful, stability, spent + n_sharpening)
+
+
+def inward(rank: Tensor, n_for: Tensor, most: Tensor) -> Tensor:
+    """Return the places `(B, F)` with those from `n_for` to `most` `(B,)` in reverse.
+
+    After what speaks for the prediction then come those that speak against it most, and the neutral ones last:
+    perturbing the rest must not change the prediction either way.
+    """
+    first, end = n_for[:, None], most[:, None]
+    return torch.where((rank >= first) & (rank < end), first + end - 1 - rank, rank)
+
+
+def _sooner(other: Tensor, value: Tensor, enough: float) -> Tensor:
+    """Tell where one order's PNS `(n, J)` is enough at a smaller size than another's; enough of the best of both."""
+    level = enough * torch.maximum(other, value).amax(1, keepdim=True)
+    sizes = torch.arange(value.shape[1])
+    first, second = (torch.where(each >= level, sizes, len(sizes)).amin(1) for each in (other, value))
+    return first < second
 
 
 def _between(coarse: Tensor, value: Tensor, enough: float, n: int) -> Tensor:
@@ -244,11 +281,19 @@ def ranks(scores: Tensor, useful: Tensor) -> Tensor:
     return scores.masked_fill(~useful, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
 
 
+def hardly(value: Tensor, tried: Tensor, n_for: Tensor) -> Tensor:
+    """Tell where sizes `(B, J)` up to the first that takes in all `n_for` `(B,)` have hardly any of the best PNS."""
+    return _early(value, tried, n_for).amax(1) < HARDLY * value.amax(1)
+
+
 def counting(value: Tensor, tried: Tensor, n_for: Tensor) -> Tensor:
     """Return the PNS `(B, J)` of sizes up to the first that takes in all `n_for` `(B,)`, if one of them does it."""
+    return torch.where(hardly(value, tried, n_for)[:, None], value, _early(value, tried, n_for))
+
+
+def _early(value: Tensor, tried: Tensor, n_for: Tensor) -> Tensor:
     last = (tried < n_for[:, None]).sum(1, keepdim=True)
-    early = value.masked_fill(torch.arange(value.shape[1]) > last, -torch.inf)
-    return torch.where(early.amax(1, keepdim=True) >= HARDLY * value.amax(1, keepdim=True), early, value)
+    return value.masked_fill(torch.arange(value.shape[1]) > last, -torch.inf)
 
 
 def _size(value: Tensor, tried: Tensor, most: Tensor, n_for: Tensor, enough: float) -> Tensor:
