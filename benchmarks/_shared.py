@@ -43,14 +43,18 @@ def draw_labels(rows: Floats, seed: int) -> npt.NDArray[np.int64]:
     return (np.random.default_rng(seed).random(len(rows)) < rule(rows)[:, 1]).astype(np.int64)
 
 
-def parse_arguments(description: str, name: str, among: Sequence[str] = ()) -> argparse.Namespace:
-    """Read `--quick` and `--out`, and `--only`, some of the parts that there are, if there are any."""
+def parse_arguments(
+    description: str, name: str, among: Sequence[str] = (), commit: str | None = None
+) -> argparse.Namespace:
+    """Read `--quick` and `--out`, and where there are such `--only`, some of the parts, and `--commit`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how well")
     default = Path(__file__).parent / "results" / f"{name}.json"
     parser.add_argument("--out", type=Path, default=default, help="where the JSON record goes")
     if among:
         parser.add_argument("--only", nargs="+", choices=among, help="only these")
+    if commit:
+        parser.add_argument("--commit", default=commit, help=f"what to compare with ({commit})")
     return parser.parse_args()
 
 
