@@ -360,7 +360,7 @@ def test_the_climb_is_adam_from_a_neutral_start(init, max_batch):
         **{"space": UNITS["patch"], "init": init, "n_steps": 6, "rate": 0.05, "max_batch": max_batch},
     )
     block = ready(asked, images)
-    s = nn.Parameter(torch.full((9, asked.task.space.n_features), init))
+    s = nn.Parameter(torch.full((9, asked.task.space.n_features), init, dtype=torch.float64))
     optimiser = torch.optim.Adam([s], lr=0.05, maximize=True)
     climb, values = Climb(6, 0.05, init, "strict", None), []
     with asked.task.predict.session():

@@ -72,7 +72,8 @@ def _start(task: Task, block: Block, how: Climb) -> tuple[Tensor, Tensor]:
     if how.init == "ig":
         values, n_rows = integrated_gradients(task, block)
         return values.clamp(0, 1), n_rows
-    return torch.full(shape, float(how.init)), torch.zeros(shape[0], dtype=torch.int64)
+    start = torch.full(shape, float(how.init), dtype=block.pool.pool.dtype)
+    return start, torch.zeros(shape[0], dtype=torch.int64)
 
 
 def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[Tensor, Tensor]:
@@ -196,7 +197,9 @@ class Step:
             share = share.masked_fill(~self.present[local], 1.0)
             rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
         after = task.predict.differentiable(rows)
-        return measure_change(after, pool.outputs[origin], block.target[owner], self.settings.change)
+        change = measure_change(after, pool.outputs[origin], block.target[owner], self.settings.change)
+        # What is not moved at all does not change; the sign of a difference of rounding would be its slope.
+        return change.masked_fill((rows == x).all(1), 0.0)
 
     def _resampled(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return PN, PS, P(A,B) and P(not-A,not-B) `(n,)` the paper's way: weigh all samples, then perturb a few anew.
