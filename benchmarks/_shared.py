@@ -40,19 +40,26 @@ def rule(rows: Floats) -> Floats:
 
 def draw_labels(rows: Floats, seed: int) -> npt.NDArray[np.int64]:
     """Draw a class for each row by the rule's probabilities."""
-    return (np.random.default_rng(seed).random(len(rows)) < rule(rows)[:, 1]).astype(np.int64)
+    return draw_classes(rule(rows), seed)
+
+
+def draw_classes(p: Floats, seed: int) -> npt.NDArray[np.int64]:
+    """Draw a class for each of the probabilities `(n, 2)`."""
+    return (np.random.default_rng(seed).random(len(p)) < p[:, 1]).astype(np.int64)
 
 
 def parse_arguments(
-    description: str, name: str, among: Sequence[str] = (), commit: str | None = None
+    description: str, name: str, among: Sequence[str] = (), commit: str | None = None, seed: int | None = None
 ) -> argparse.Namespace:
-    """Read `--quick` and `--out`, and where there are such `--only`, some of the parts, and `--commit`."""
+    """Read `--quick` and `--out`, and where there are such `--only`, some of the parts, `--commit` and `--seed`."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how well")
     default = Path(__file__).parent / "results" / f"{name}.json"
     parser.add_argument("--out", type=Path, default=default, help="where the JSON record goes")
     if among:
         parser.add_argument("--only", nargs="+", choices=among, help="only these")
+    if seed is not None:
+        parser.add_argument("--seed", type=int, default=seed, help=f"of the data ({seed}, which is reported)")
     if commit:
         parser.add_argument("--commit", default=commit, help=f"what to compare with ({commit})")
     return parser.parse_args()
