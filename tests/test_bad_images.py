@@ -619,7 +619,7 @@ def test_a_label_has_no_gradient():
         ),
         ({"preset": "x"}, "`preset` to be one of 'paper', 'released', got 'x'"),
         ({"without": "x"}, "`without` to be one of 'SF', 'NC', 'SR', got 'x'"),
-        ({"solver": "x"}, "`solver` to be one of 'auto', 'chain', 'game', 'relaxed', got 'x'"),
+        ({"solver": "x"}, "`solver` to be one of 'auto', 'chain', 'walks', 'game', 'relaxed', got 'x'"),
         ({"n_step": 3}, "got 'n_step'; did you mean 'n_steps'?"),
         ({"unit": "pixel"}, "a setting to be one of "),
         ({"local_noise": -1}, "`local_noise` of at least 0, got -1"),

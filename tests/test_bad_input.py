@@ -335,7 +335,7 @@ def test_unknown_methods_and_settings():
         fans.Explainer(difference, ROWS, effort="hard")  # type: ignore[arg-type]
     with pytest.raises(fans.InputError, match=r"`tolerance` to be one of 'noise', 'paper', got 'search'"):
         fans.Explainer(difference, ROWS, tolerance="search")
-    with pytest.raises(fans.InputError, match=r"`solver` to be one of 'auto', 'chain', 'game'.*, got 'magic'"):
+    with pytest.raises(fans.InputError, match=r"`solver` to be one of 'auto', 'chain', 'walks', 'game'.*, got 'magic'"):
         fans.Explainer(difference, ROWS, solver="magic")
 
 
@@ -610,7 +610,7 @@ def test_a_module_without_a_gradient(method, module):
     assert "\n" not in str(caught.value)
     found = fans.Explainer(module(), ROWS)(ROWS[0])  # nobody asked for a gradient
     assert found.subset[0, :2].any()
-    assert found.settings["solver"] == "game"
+    assert found.settings["solver"] == "walks"
     images = torch.rand(8, 1, 24, 24, generator=torch.Generator().manual_seed(0))
     usual = fans.Explainer(nn.Sequential(nn.Flatten(), module()), images)
     assert usual._n_shared == 2 * 8 + 1  # the background twice, in units of both solvers, and the row that told

@@ -1000,7 +1000,7 @@ def test_the_smooth_regression_is_that_of_a_dense_gaussian_process(smallest, clo
 def test_pixels_of_one_level_are_columns_of_a_table(baseline):
     """Sixteen pixels, or sixteen columns: the same draws, the same numbers."""
     images, x = random(20, 4, 4), random(3, 4, 4, seed=1)
-    settings: dict[str, Any] = {"baseline": baseline, "n_pairs": 200, "n_local": 0}
+    settings: dict[str, Any] = {"baseline": baseline, "solver": "game", "n_pairs": 200, "n_local": 0}
     of_pixels = explain(curved, images, x, space=Image("pixel"), **settings)
     of_columns = explain(curved, images.reshape(20, 16), x.reshape(3, 16), **settings)
     for name in ("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance"):

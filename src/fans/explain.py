@@ -46,8 +46,17 @@ from fans.estimate import (
     subsets_of,
     warn_if_thin,
 )
-from fans.explainers._direction import directions
-from fans.explainers._shared import Method, Scores, Selection, check_modality, n_sizes, smallest_subset
+from fans.explainers._direction import Directions, directions
+from fans.explainers._shared import (
+    Chosen,
+    Method,
+    Scores,
+    Selection,
+    check_modality,
+    fair_subset,
+    n_sizes,
+    smallest_subset,
+)
 from fans.pns import Settings
 from fans.progress import Progress, watching
 from fans.spaces import guess_space
@@ -69,7 +78,7 @@ Effort = Literal["low", "normal", "high"]
 
 EFFORTS: Mapping[str, Mapping[str, Any]] = {
     "low": {"n_local": 15, "n_perturb": 3, "n_sweep": 120},
-    "normal": {"n_local": 49, "n_perturb": 8},
+    "normal": {"n_local": 49, "n_perturb": 4},
     "high": {"n_local": 199, "n_perturb": 16, "n_sweep": 8000},
 }
 """Settings by effort, besides the method's own (`Method.efforts`); each may still be overridden."""
@@ -123,8 +132,8 @@ class Explainer:
         max_batch: most rows the model sees at a time.
         effort: `"low"`, `"normal"` or `"high"`: how many model rows an input may cost.
         settings: of the method, the neighbourhood (`n_background`, `n_local`, `radius`, `tolerance`), the choice of the
-            subset (`n_sweep`, `enough`) and the estimate (`kernel`, `distance`, `change`, `estimator`, `n_factual`,
-            `n_perturb`, `n_resample`, `phi`, `closeness`, `scale`, `confidence`).
+            subset (`members`, `n_sweep`, `enough`) and the estimate (`kernel`, `distance`, `change`, `estimator`,
+            `n_factual`, `n_perturb`, `n_resample`, `phi`, `closeness`, `scale`, `confidence`).
 
     Example:
         >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
@@ -289,12 +298,19 @@ class Explainer:
     def rows_an_input(self) -> int:
         """About how many model rows an explanation of one input takes: multiply by your model's seconds a row.
 
-        Of graphs it takes fewer, since perturbed copies that are the same are asked about once.
+        Of graphs it takes fewer, since perturbed copies that are the same are asked about once; of a table explained by
+        walks too, where the subset is settled early or columns are often what they would be replaced by.
         """
         settings, n_local = self.settings, self.neighbourhood.n_local
         n_samples = self._n_samples + (settings.n_resample if settings.estimator == "resample" else 0)
         estimated = 2 * n_samples * (n_ways(self.task, settings) or settings.n_perturb)
-        return 1 + n_local + self.method.cost(self.task.space.n_features) + self.selection.n_sweep + estimated
+        choosing = 0 if self._shares else self.selection.n_sweep
+        return 1 + n_local + self.method.cost(self.task.space.n_features) + choosing + estimated
+
+    @property
+    def _shares(self) -> bool:
+        """Whether the subset is that of fair shares of the scores."""
+        return self.selection.members == "share" or (self.selection.members == "auto" and self.method.shares)
 
     @property
     def _n_samples(self) -> int:
@@ -358,10 +374,7 @@ class Explainer:
         inputs, n_features = _Inputs(self, given), self.task.space.n_features
         with self.task.predict.session():
             found = [
-                smallest_subset(
-                    *(self.task, inputs.block(part).block, _plain(scores[part, :n_features])),
-                    *(self.settings, self.selection),
-                ).subset
+                self._choose(inputs.block(part).block, _plain(scores[part, :n_features])).subset
                 for part in self._blocks(len(given.rows))
             ]
         return torch.cat(found).numpy()
@@ -395,8 +408,11 @@ class Explainer:
         block, task = ready.block, self.task
         units = block.pool.units
         scored = self.method.attribute(task, block, self.settings)
-        chosen = smallest_subset(task, block, scored, self.settings, self.selection)
-        direction = directions(task, block, scored.scores, chosen.subset)
+        chosen = self._choose(block, scored)
+        if scored.direction is None:
+            direction = directions(task, block, scored.scores, chosen.subset)
+        else:
+            direction = Directions(scored.direction, torch.zeros_like(chosen.n_rows))
         found, radius, tolerance = strict_estimate(task, block, chosen.subset, "strict", self.settings)
         return _Piece(
             scores=scored.scores.numpy(),
@@ -424,6 +440,12 @@ class Explainer:
             elements=None if units.shared else task.space.shown(units.of_element).numpy(),
             notes=notes(found.point, chosen.subset, units.present, equals_baseline(task, block)),
         )
+
+    def _choose(self, block: Block, scored: Scores) -> Chosen:
+        """Choose the subset of each input of a block."""
+        if self._shares:
+            return fair_subset(scored)
+        return smallest_subset(self.task, block, scored, self.settings, self.selection)
 
     def _assemble(self, done: "_Results", inputs: "_Inputs") -> Explanation:
         """Make an explanation of what is done."""

@@ -416,12 +416,9 @@ class Block:
 
     def at(self, some: Tensor) -> "Block":
         """Return the block of some of its inputs `(n,)`."""
-        units = self.pool.units
-        if not units.shared:
-            units = replace(units, of_element=units.of_element[some], size=units.size[some])
         return replace(
             self,
-            pool=replace(self.pool, index=self.pool.index[some], units=units),
+            pool=replace(self.pool, index=self.pool.index[some], units=self.pool.units.at(some)),
             distances=self.distances[some],
             target=self.target[some],
             ids=[self.ids[i] for i in some.tolist()],

@@ -35,8 +35,8 @@ def model(rows: np.ndarray) -> np.ndarray:
 
 
 def explainer(background: np.ndarray, **settings) -> fans.Explainer:
-    everything: dict[str, Any] = {"n_background": len(background), "n_local": 0, "baseline": 0.0} | settings
-    return fans.Explainer(model, background, **everything)
+    everything: dict[str, Any] = {"n_background": len(background), "n_local": 0, "baseline": 0.0, "solver": "game"}
+    return fans.Explainer(model, background, **everything | settings)
 
 
 def joint_pns(members: tuple[bool, ...], x: Any, samples: Any, std: Any, radius: float, c: float, phi: float) -> float:
@@ -490,7 +490,7 @@ def test_directions_of_a_linear_model_by_hand():
     slopes, rng = np.array([2.0, -1.0, 0.5, 0.0]), np.random.default_rng(0)
     background, x = rng.normal(size=(50, 4)), rng.normal(size=(6, 4))
     missing = np.array([0.5, 0.2, -0.3, 1.0])
-    found = fans.Explainer(lambda rows: rows @ slopes, background, baseline=missing)(x)
+    found = fans.Explainer(lambda rows: rows @ slopes, background, baseline=missing, solver="game")(x)
     assert found.direction == pytest.approx(slopes * (missing - x), abs=1e-9)
     assert found.evaluations["direct"].tolist() == [4] * 6
     two = fans.Explainer(lambda rows: np.stack([rows @ slopes, -rows @ slopes], 1), background, baseline=missing)
@@ -500,7 +500,7 @@ def test_directions_of_a_linear_model_by_hand():
 def test_directions_over_drawn_baselines_are_means():
     slopes, rng = np.array([2.0, -1.0, 0.5]), np.random.default_rng(0)
     background, x = rng.normal(3, 0.01, size=(50, 3)), np.zeros((1, 3))
-    found = fans.Explainer(lambda rows: rows @ slopes, background)(x)
+    found = fans.Explainer(lambda rows: rows @ slopes, background, solver="game")(x)
     assert found.direction[0] == pytest.approx(3 * slopes, abs=0.05)
     assert found.evaluations["direct"].tolist() == [3 * 8]
 

@@ -92,7 +92,9 @@ def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Wi
     may_join = (theta[:, 0] != 0) & block.pool.units.present
     n_for = (may_join if task.space.signed else theta[:, 0] > 0).sum(1)
     sharpen = partial(sharpened, climb, theta, may_join, n_for)
-    return Scores(scores[:, 0], scores[:, 1:].std(1), spent, found.history, scores[:, 1:], may_join, n_for, sharpen)
+    return Scores(
+        *(scores[:, 0], scores[:, 1:].std(1), spent, found.history, scores[:, 1:], may_join, n_for), sharpen=sharpen
+    )
 
 
 def sharpened(climb: "Climb", theta: Tensor, may_join: Tensor, n_for: Tensor, most_rows: int) -> Scores | None:

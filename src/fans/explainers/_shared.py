@@ -4,13 +4,13 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from fans import draws
-from fans.core import InputError, Registered, check_whole, is_number
+from fans.core import InputError, Registered, check_whole, choose, is_number
 from fans.estimate import closeness, moments
 from fans.pns import Settings, pns_terms
 from fans.task import Task
@@ -36,6 +36,8 @@ class Scores:
         may_join: `(B, F)` features that may be in the subset, where the method knows; else their scores tell.
         n_for: `(B,)` how many of the first features speak for the prediction, where the method knows: the others join
             only if these do not do it.
+        direction: `(B, F)` the mean signed move of the output, where the method knows.
+        moving: `(B,)` how often anything it perturbed changed the prediction, where the method knows.
         sharpen: returns scores of an order that is better about the size of the subset, given the model rows that it
             may take; None if those are too few. For methods whose scores serve other purposes as well.
     """
@@ -47,6 +49,8 @@ class Scores:
     replicates: Tensor | None = None
     may_join: Tensor | None = None
     n_for: Tensor | None = None
+    direction: Tensor | None = None
+    moving: Tensor | None = None
     sharpen: Callable[[int], "Scores | None"] | None = None
 
 
@@ -81,6 +85,11 @@ class Method(Registered):
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
         """Score the features of every input of a block."""
 
+    @property
+    def shares(self) -> bool:
+        """Whether the scores themselves tell the subset: by fair shares of their sum."""
+        return False
+
     def settle(self, task: Task, settings: Settings) -> "Method":  # noqa: ARG002
         """Return the method with whatever depends on the model and settings settled."""
         return self
@@ -114,6 +123,10 @@ def check_modality(method: Method, task: Task) -> None:
         )
 
 
+Members = Literal["auto", "pns", "share"]
+"""How the subset is chosen."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """How the subset is chosen from an order.
@@ -122,12 +135,16 @@ class Selection:
         n_sweep: model rows to spend on it, up to half of them on a sharper order (`Scores.sharpen`), the rest on trying
             sizes; nearly twice as many where what speaks for the prediction hardly does it, which is rare.
         enough: the subset is the smallest whose PNS reaches this share of the highest that any size has.
+        members: `"pns"` chooses by PNS so; `"share"` takes the features with a fair share of the scores, which needs no
+            model rows; `"auto"` does as the method does best.
     """
 
     n_sweep: int = 1000
     enough: float = 0.9
+    members: Members = "auto"
 
     def __post_init__(self) -> None:
+        choose("`members`", self.members, get_args(Members))
         check_whole("n_sweep", self.n_sweep, 1)
         if not is_number(self.enough) or not 0 < self.enough <= 1:
             raise InputError(f"Expected `enough` above 0 and up to 1, got {self.enough!r}")
@@ -268,8 +285,36 @@ def _useful(scored: Scores) -> Tensor:
         return scored.may_join
     if scored.se is None:
         return scored.scores > 0
-    share = min(0.1, 1 / scored.scores.shape[1])
-    return scored.scores >= share * scored.scores.clamp(min=0).sum(1, keepdim=True).clamp(min=1e-30)
+    return _with_share(scored.scores, even_share(scored.scores.shape[1]))
+
+
+FAIR = 1.25
+"""A fair share of the scores, in even ones."""
+
+
+def even_share(n_features: int) -> float:
+    """Return the share of the total score that each feature would have if all had the same; at most a tenth."""
+    return min(0.1, 1 / n_features)
+
+
+def _with_share(scores: Tensor, share: float) -> Tensor:
+    """Tell which features have such a share of the positive scores `(..., F)`."""
+    total = scores.clamp(min=0).sum(-1, keepdim=True).clamp(min=1e-30)
+    return scores >= share * total
+
+
+def fair_subset(scored: Scores) -> Chosen:
+    """Return the features with a fair share of the scores; none where hardly anything changes the prediction.
+
+    No model rows are spent on it. Resampled scores, where the method has them, tell how steady the choice is.
+    """
+    share = FAIR * even_share(scored.scores.shape[1])
+    subset = _with_share(scored.scores, share)
+    again = subset[:, None] if scored.replicates is None else _with_share(scored.replicates, share)
+    if scored.moving is not None:
+        subset = subset & (scored.moving > NOTHING)[:, None]
+    stability = again.double().mean(1)
+    return Chosen(subset, stability, torch.zeros(len(subset), dtype=torch.int64))
 
 
 N_REPLICATES = 10

@@ -13,11 +13,12 @@ from fans.explainers._relaxed import Climb, Relaxed, check_differentiable, climb
 from fans.explainers._released import N_ROWS, ROWS_A_STEP, refine_integrated_gradients
 from fans.explainers._rivals import check_number
 from fans.explainers._shared import Drawn, Method, Scores, Without
+from fans.explainers._walks import rows_of_walks, walk
 from fans.pns import Settings
 from fans.task import Task
 from fans.trials import Block
 
-Solver = Literal["auto", "chain", "game", "relaxed"]
+Solver = Literal["auto", "chain", "walks", "game", "relaxed"]
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {
@@ -57,6 +58,9 @@ class FANS(Method):
     **The chain** (torch modules): one order, good at every size. It maximises, on average over all sizes, how much
     perturbing the first features changes the prediction plus how little perturbing all others does, by gradient.
 
+    **Walks** (tables of any black box): features are replaced one by one by another row's, in random orders; a score
+    is the mean size of the feature's steps, and the subset are those with a fair share of them.
+
     **The game** (any black box): each feature's Banzhaf value in the game whose value of a subset is its PNS. Draw a
     random subset s; perturb s, and separately the rest, on a sample near the input. The Banzhaf value depends only on
     how a game differs between s and its complement, which here is `k * (changed by s - changed by the rest)`. So each
@@ -65,12 +69,16 @@ class FANS(Method):
     **The relaxation** (torch modules): the paper's own solver, as `preset="paper"` has it.
 
     Args:
-        solver: `"chain"`, `"game"` or `"relaxed"`; `"auto"` is the chain where the model has a gradient, else the game.
+        solver: `"chain"`, `"walks"`, `"game"` or `"relaxed"`; `"auto"` is the chain where the model has a gradient,
+            else walks in tables and the game elsewhere.
         preset: None, `"paper"` or `"released"`: see `PRESETS`.
         without: an ablation: without the sufficiency term (`"SF"`), the necessity term (`"NC"`), or sampling by
             closeness (`"SR"`).
         n_steps: of the chain and of the relaxation.
         n_rows: of the chain: model rows of each step, half of them perturbing the subset and half the rest.
+        n_walk_rows: of walks: model rows at most, fewer where the subset is settled sooner.
+        reach: of walks: share of the features that are replaced together at most. 1 asks what a feature does anywhere
+            between the input and other rows, less what it does near the input.
         n_pairs: of the game: random subsets drawn, two model rows each.
         ridge: of the game: penalty of the regression, as a share of its diagonal.
         draw: of the game: on a grid of many features, draw them in `"blocks"` at random offsets, or each of the
@@ -90,9 +98,9 @@ class FANS(Method):
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
     efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "low": {"n_rows": 16, "n_pairs": 200},
+        "low": {"n_rows": 16, "n_walk_rows": 1000, "n_pairs": 200},
         "normal": {},
-        "high": {"n_steps": 20, "n_rows": 64, "n_pairs": 2000},
+        "high": {"n_steps": 20, "n_rows": 64, "n_walk_rows": 16_000, "n_pairs": 2000},
     }
 
     solver: Solver = "auto"
@@ -100,6 +108,8 @@ class FANS(Method):
     without: Without = None
     n_steps: int = 10
     n_rows: int = 32
+    n_walk_rows: int = 4000
+    reach: float = 0.4
     n_pairs: int = 500
     ridge: float = 1e-3
     draw: Drawn = "blocks"
@@ -116,11 +126,13 @@ class FANS(Method):
             self._refuse_what_released_ignores()
         if self.without is not None:
             choose("`without`", self.without, ("SF", "NC", "SR"))
-        for name, least in (("n_steps", 1), ("n_rows", 4), ("n_pairs", 2)):
+        for name, least in (("n_steps", 1), ("n_rows", 4), ("n_walk_rows", 1), ("n_pairs", 2)):
             check_whole(name, getattr(self, name), least)
         if self.n_rows % 2:
             raise InputError(f"Expected `n_rows` as an even number, half of them for either side, got {self.n_rows}")
         check_number("ridge", self.ridge, 0)
+        if not is_number(self.reach) or not 0 < float(self.reach) <= 1:
+            raise InputError(f"Expected `reach` above 0 and up to 1, got {self.reach!r}")
         check_number("rate", self.rate, 0, above=True)
         if self.init != "ig" and not (is_number(self.init) and 0 <= float(self.init) <= 1):
             raise InputError(f'Expected `init` between 0 and 1, or "ig", got {self.init!r}')
@@ -140,6 +152,11 @@ class FANS(Method):
         """Whether the scores depend on the input's neighbourhood: the chain asks about the input alone."""
         return self.solver in ("game", "relaxed") or self.without == "SR"
 
+    @property
+    def shares(self) -> bool:
+        """Whether the subset follows from the scores: those of walks."""
+        return self.solver == "walks"
+
     @classmethod
     def unit_for(cls, model: Any, settings: Mapping[str, Any]) -> Any:
         """Return cells for the chain, which is smooth; the game on as many is too noisy."""
@@ -150,8 +167,10 @@ class FANS(Method):
         """Choose the solver."""
         if self.solver != "auto":
             return self
-        able = settings.change != "label" and task.predict.has_gradient(task.background[:1])
-        return replace(self, solver="chain" if able else "game")
+        if settings.change != "label" and task.predict.has_gradient(task.background[:1]):
+            return replace(self, solver="chain")
+        ablated = self.without is not None or not settings.joint
+        return replace(self, solver="game" if ablated else task.space.solver)
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what has no gradient, if one is needed; and graphs where there is nothing to follow."""
@@ -162,18 +181,25 @@ class FANS(Method):
                 'Expected closeness="subset" for solver="relaxed", which is the paper\'s, got "input"; '
                 'pass preset="paper", or closeness="subset"'
             )
+        if self.solver == "walks" and self.without is not None:
+            raise InputError(
+                f'Expected no ablation for solver="walks", which has no terms, got without={self.without!r}; '
+                'pass solver="chain" or "game"'
+            )
         if self.solver == "game" and self.without in ("SF", "NC") and settings.joint:
             raise InputError(
                 f'Expected closeness="subset" for without="{self.without}" of the game, got "input", with which both '
                 'terms of PNS are the same; pass closeness="subset", or solver="chain"'
             )
-        if self.solver != "game":
+        if self.solver not in ("game", "walks"):
             check_differentiable(task, settings, self.solver)
 
-    def cost(self, n_features: int) -> int:  # noqa: ARG002
-        """Two rows a pair, or those of all steps."""
+    def cost(self, n_features: int) -> int:
+        """Two rows a pair, or those of all steps or walks."""
         if self.preset == "released":
             return N_ROWS
+        if self.solver == "walks":
+            return rows_of_walks(n_features, self.n_walk_rows)
         if self.solver == "game":
             return 2 * self.n_pairs
         return self.n_steps * self.n_rows + (0 if self.solver == "relaxed" else MOST_FITTING)
@@ -182,7 +208,7 @@ class FANS(Method):
         """All pairs of the game; the rows of one step."""
         if self.preset == "released":
             return ROWS_A_STEP
-        return self.cost(n_features) if self.solver == "game" else self.n_rows
+        return self.cost(n_features) if self.solver in ("game", "walks") else self.n_rows
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
         """Follow the solver."""
@@ -190,6 +216,8 @@ class FANS(Method):
             return refine_integrated_gradients(task, block)
         if self.solver == "chain":
             return climb_chain(task, block, self.n_steps, self.n_rows, self.without)
+        if self.solver == "walks":
+            return walk(task, block, settings.change, self.n_walk_rows, self.reach)
         if self.solver == "relaxed":
             how = Climb(self.n_steps, self.rate, self.init, self.relaxed_g, self.without)
             return climb(task, block, settings, how)

@@ -8,7 +8,7 @@ features `(n, F)`. Features may lie elsewhere in every input (superpixels do), w
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -38,6 +38,10 @@ class Units:
     def present(self) -> Tensor:
         """Which features exist, `(B, F)` or `(1, F)`."""
         return self.size > 0
+
+    def at(self, some: Tensor) -> "Units":
+        """Return those of some of the inputs `(n,)`."""
+        return self if self.shared else replace(self, of_element=self.of_element[some], size=self.size[some])
 
     def spread(self, of_features: Tensor, owner: Tensor) -> Tensor:
         """Give each element its feature's value: `(n, F)` of inputs `owner` `(n,)` to `(n, E)`."""
@@ -178,6 +182,7 @@ class FittedSpace(ABC):
         swap_rate: share of its features that a local copy of an input has from elsewhere.
         n_background: background rows among an input's reference samples, if the user of an `Explainer` does not say.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
+        solver: what FANS explains it by where the model has no gradient.
         signed: whether features that speak against a prediction are told from those that are neutral.
         repeats: whether perturbed rows are often the same: those of elements that are there or not.
     """
@@ -186,6 +191,7 @@ class FittedSpace(ABC):
     swap_rate: ClassVar[float] = 0.1
     n_background: ClassVar[int] = 50
     has_background: ClassVar[bool] = True
+    solver: ClassVar[Literal["game", "walks"]] = "game"
     signed: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     feature_names: tuple[str, ...]

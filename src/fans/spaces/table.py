@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -79,6 +79,7 @@ class FittedTable(FittedSpace):
 
     modality: ClassVar[Modality] = "table"
     signed: ClassVar[bool] = True
+    solver: ClassVar[Literal["game", "walks"]] = "walks"
 
     def __init__(self, table: Table, background: Any) -> None:
         self._frame = is_frame(background)
