@@ -2,10 +2,10 @@
 
 **Leads.** On inputs of the tables, FANS with its defaults names a subset of k features; each rival, with the settings
 of its row, its k highest. Both have their joint PNS estimated in one neighbourhood of fresh copies (1,000 of an image,
-each with both baselines; 2,000 of a graph). **Steadiness.** The Jaccard index of the subsets of two seeds, and of two
-orders of the features, which the chain's design goes by: what it would be if another design had been taken.
-**Coverage.** How often the interval of the chosen subset's PNS holds the population's, the background drawn anew each
-time. Run with `python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; of CIFAR-10 few images are taken).
+of CIFAR-10's 250, each with both baselines; 2,000 of a graph). **Steadiness.** The Jaccard index of the subsets of two
+seeds, and of two orders of the features, which the chain's design goes by: what it would be if another design had been
+taken. **Coverage.** How often the interval of the chosen subset's PNS holds the population's, the background drawn anew
+each time. Run with `python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; of CIFAR-10 few images are taken).
 """
 
 import warnings
@@ -30,8 +30,8 @@ from fans.report.tables import entry
 
 SEED, FRESH = 0, 10_001
 """Of the explanations, and of the copies on which subsets are compared."""
-N_INPUTS = {"mnist": 64, "fashion_mnist": 64, "cifar10": 4, "ba_community": 60, "citeseer": 50, "pubmed": 40}
-N_COPIES = {"image": 999, "graph": 1999}
+N_INPUTS = {"mnist": 64, "fashion_mnist": 64, "cifar10": 6, "ba_community": 60, "citeseer": 50, "pubmed": 40}
+N_COPIES = {"mnist": 999, "fashion_mnist": 999, "cifar10": 249, "ba_community": 1999, "citeseer": 1999, "pubmed": 1999}
 N_STEADY = {"mnist": 32, "fashion_mnist": 32, "cifar10": 4, "ba_community": 16, "citeseer": 32, "pubmed": 16}
 LEFT_OUT = ("FANS", "our units", "absolute")
 """Rows that are FANS itself, or another form of a row that is here."""
@@ -113,7 +113,7 @@ class Judge:
     """The PNS of subsets in one neighbourhood of fresh copies: each subset of an input is asked about once."""
 
     def __init__(self, given: Inputs, modality: str) -> None:
-        self.given, self.explainer = given, given.make(seed=FRESH, n_local=N_COPIES[modality])
+        self.given, self.explainer = given, given.make(seed=FRESH, n_local=N_COPIES[given.dataset])
         # Nodes are called by their numbers, other inputs by their places.
         self.ids = list(given.x) if modality == "graph" else list(range(len(given.x)))
         self.known: dict[tuple[int, bytes], float] = {}
