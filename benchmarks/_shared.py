@@ -48,6 +48,24 @@ def draw_classes(p: Floats, seed: int) -> npt.NDArray[np.int64]:
     return (np.random.default_rng(seed).random(len(p)) < p[:, 1]).astype(np.int64)
 
 
+def loans(n: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Draw loans `(n, 8)` and who fails: income, debt, age, years of work, late payments, lines, use, savings."""
+    rng = np.random.default_rng(seed)
+    wealth, settled, strain = rng.standard_normal((3, n))
+    income = np.exp(10.3 + 0.5 * wealth + 0.2 * rng.standard_normal(n))
+    age = np.clip(40 + 11 * (0.5 * wealth + 0.8 * settled), 18, 80).round()
+    years = np.clip((age - 20) * rng.beta(2, 3, n), 0, 45).round(1)
+    debt = income * np.exp(-1.2 + 0.5 * strain + 0.3 * rng.standard_normal(n))
+    late = rng.poisson(np.exp(-0.8 + 0.7 * strain - 0.3 * wealth))
+    lines = rng.poisson(np.exp(1.4 + 0.2 * settled))
+    use = 1 / (1 + np.exp(-(0.2 + 0.8 * strain + 0.7 * rng.standard_normal(n))))
+    savings = np.exp(8 + 0.8 * wealth + 0.6 * rng.standard_normal(n))
+    z = 3.3 * (debt / income - 0.35) + 0.8 * late + 3.2 * (use - 0.5) * (late > 0) - 0.35 * np.log(savings / 3000)
+    z += -2.4 - 0.03 * (years - 6) + 0.5 * (income < 20_000)
+    rows = np.stack([income, debt, age, years, late, lines, use, savings], 1)
+    return rows, draw_classes(np.stack([z * 0, 1 / (1 + np.exp(-z))], 1), seed + 100)
+
+
 def parse_arguments(
     description: str, name: str, among: Sequence[str] = (), commit: str | None = None, seed: int | None = None
 ) -> argparse.Namespace:

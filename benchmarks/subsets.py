@@ -5,7 +5,7 @@ of its row, its k highest. Both have their joint PNS estimated in one neighbourh
 of CIFAR-10's 250, each with both baselines; 2,000 of a graph). **Steadiness.** The Jaccard index of the subsets of two
 seeds, and of two orders of the features, which the chain's design goes by: what it would be if another design had been
 taken. **Coverage.** How often the interval of the chosen subset's PNS holds the population's, the background drawn anew
-each time. Run with `python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; of CIFAR-10 few images are taken).
+each time. Run with `python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; few images of CIFAR-10).
 """
 
 import warnings
@@ -157,20 +157,27 @@ def steadiness(dataset: str, n: int) -> dict[str, float]:
     return {"n": n, "seeds": jaccard(one, other), "designs": jaccard(one, design)}
 
 
-def coverage(n_repeats: int) -> dict[str, float]:
+def coverage(n_repeats: int, *, black_box: bool) -> dict[str, float]:
     """Return how often the 95 % interval of the chosen subset's PNS holds its value on 20,000 background rows.
 
-    A torch network on five normal columns, six inputs; 100 background rows are drawn anew in every repetition.
+    A network on five normal columns, of which no gradient is known if it is a `black_box`; six inputs; 100 background
+    rows are drawn anew in every repetition.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
         first, last = nn.Linear(5, 16), nn.Linear(16, 2)
     for layer in (first, last):
         layer.weight.data *= 2
-    model = nn.Sequential(first, nn.Tanh(), last).double()
+    network = nn.Sequential(first, nn.Tanh(), last).double()
+
+    def ask(rows: Array) -> Array:
+        with torch.no_grad():
+            return np.asarray(network(torch.from_numpy(rows)).softmax(1))
+
+    model: Any = ask if black_box else network
     rng = np.random.default_rng(0)
     population, inputs = rng.normal(size=(20_000, 5)), rng.normal(size=(6, 5))
-    usual: dict[str, Any] = {"n_local": 0, "radius": 1.0, "n_perturb": 16}
+    usual: dict[str, Any] = {"n_local": 0, "radius": 1.0}
     covered, known = list[bool](), dict[tuple[int, bytes], float]()
     for seed in range(n_repeats):
         rows = np.random.default_rng([1, seed]).normal(size=(100, 5))
@@ -193,12 +200,16 @@ def coverage(n_repeats: int) -> dict[str, float]:
 
 def main() -> None:
     warnings.simplefilter("ignore", fans.FansWarning)
-    arguments = parse_arguments(__doc__ or "", "subsets", among=tuple(N_INPUTS))
-    asked = arguments.only or list(N_INPUTS)
+    arguments = parse_arguments(__doc__ or "", "subsets", among=("coverage", *N_INPUTS))
+    asked = arguments.only or ["coverage", *N_INPUTS]
     sizes: Mapping[str, int] = dict.fromkeys(N_INPUTS, 2) if arguments.quick else N_INPUTS
-    figures: dict[str, Any] = {"coverage": coverage(10 if arguments.quick else 200)}
-    print(f"95 % interval of the chosen subset's PNS: {figures['coverage']}")
-    for dataset in asked:
+    figures: dict[str, Any] = {}
+    if "coverage" in asked:
+        for name, black_box in (("chain", False), ("walks", True)):
+            figures[f"coverage, {name}"] = found = coverage(10 if arguments.quick else 300, black_box=black_box)
+            print(f"95 % interval of the chosen subset's PNS, {name}: {found}")
+        write_record(arguments.out, {"seed": SEED}, figures)
+    for dataset in [name for name in asked if name in N_INPUTS]:
         figures[dataset] = leads(dataset, sizes[dataset])
         figures[dataset]["steady"] = steadiness(dataset, min(sizes[dataset], N_STEADY[dataset]))
         one = figures[dataset]
