@@ -219,6 +219,16 @@ def test_features_of_several_elements_move_together():
     assert (np.concatenate(seen)[:, 1:].sum(1) == 1).all()
 
 
+@pytest.mark.parametrize(("n_columns", "settings", "expected"), [
+    (250, {}, "walks"), (251, {}, "game"), (251, {"n_walk_rows": 8000}, "walks"), (251, {"solver": "walks"}, "walks"),
+    (5, {"without": "SR"}, "game"), (5, {"closeness": "subset"}, "game"),
+])  # fmt: skip
+def test_wide_tables_and_ablations_are_played(n_columns, settings, expected):
+    rows = np.random.default_rng(0).normal(size=(20, n_columns))
+    made = fans.Explainer(lambda given: given[:, 0], rows, **settings)
+    assert made._plain_settings()["solver"] == expected
+
+
 def test_the_other_way_to_choose_is_a_setting():
     found = fans.Explainer(curved, BACKGROUND, members="pns")(INPUTS)
     fair = fans.Explainer(curved, BACKGROUND)(INPUTS)

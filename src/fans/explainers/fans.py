@@ -51,6 +51,10 @@ authors' public code does instead of that. docs/design.md describes both.
 """
 
 
+WIDE = 2
+"""Of a table so wide that walks through all its columns take more than this times their rows, the game is played."""
+
+
 @dataclass(frozen=True)
 class FANS(Method):
     """Order features so that perturbing the first ones changes the prediction and perturbing the others does not.
@@ -70,7 +74,7 @@ class FANS(Method):
 
     Args:
         solver: `"chain"`, `"walks"`, `"game"` or `"relaxed"`; `"auto"` is the chain where the model has a gradient,
-            else walks in tables and the game elsewhere.
+            else walks in tables of up to 250 columns and the game elsewhere.
         preset: None, `"paper"` or `"released"`: see `PRESETS`.
         without: an ablation: without the sufficiency term (`"SF"`), the necessity term (`"NC"`), or sampling by
             closeness (`"SR"`).
@@ -169,8 +173,9 @@ class FANS(Method):
             return self
         if settings.change != "label" and task.predict.has_gradient(task.background[:1]):
             return replace(self, solver="chain")
-        ablated = self.without is not None or not settings.joint
-        return replace(self, solver="game" if ablated else task.space.solver)
+        wide = rows_of_walks(task.space.n_features, self.n_walk_rows) > WIDE * self.n_walk_rows
+        game = wide or self.without is not None or not settings.joint
+        return replace(self, solver="game" if game else task.space.solver)
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what has no gradient, if one is needed; and graphs where there is nothing to follow."""
