@@ -112,6 +112,15 @@ class Registered:
         cls.registry[name] = cls
 
 
+def plain_number(value: float) -> str:
+    """Write a number as people do: 0.1056, 12.45, 426, 21,390; an exponent only where it is tiny or huge.
+
+    >>> [plain_number(value) for value in (0.10562, 426.0, 21390.4, -1e6, 2.5e-7, 3e20)]
+    ['0.1056', '426', '21,390', '-1,000,000', '2.5e-07', '3e+20']
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
+
 @dataclass(frozen=True)
 class PNS:
     """Necessity and sufficiency of one subset per input; every array has the batch first.
@@ -335,11 +344,11 @@ class Explanation:
         places = np.flatnonzero(elements.ravel() == feature)
         row = self.inputs[i].ravel()
         if self.modality != "table":
-            return f"{row[places].mean():.4g}" if len(places) else "absent"
+            return plain_number(row[places].mean()) if len(places) else "absent"
         if len(places) > 1:
             return ", ".join(filter(None, (self._part(p, row[p]) for p in places.tolist()))) or "none"
         words = self.categories.get(str(places[0]))
-        return str(words[int(row[places[0]])]) if words else f"{row[places[0]]:.4g}"
+        return str(words[int(row[places[0]])]) if words else plain_number(row[places[0]])
 
     def _part(self, place: int, value: float) -> str:
         """Return what an element of a group adds to its text: its name where it is on, and its category."""

@@ -19,6 +19,7 @@ from fans.report.sentences import (
     half_width,
     headline,
     legend,
+    number,
     score_label,
     stability_text,
     subset_caption,
@@ -252,7 +253,7 @@ def _literal(text: str) -> str:
 
 
 def _title(e: Explanation, i: int) -> str:
-    return f"{e.title(i)}: {e.target_name(i)} = {e.prediction[i]:.3g}\n{headline(e, i)}"
+    return f"{e.title(i)}: {e.target_name(i)} = {number(e.prediction[i])}\n{headline(e, i)}"
 
 
 def _images(e: Explanation, columns: int) -> Any:

@@ -17,6 +17,7 @@ from fans.report.sentences import (
     half_width,
     keep_change_both,
     legend,
+    number,
     score_label,
     score_text,
     stability_text,
@@ -93,7 +94,7 @@ def _finding(e: Explanation, i: int) -> str:
     """Return what was found of one input, and how sure it is."""
     words = _emphasise(escape(finding(e, i)), e.chosen_names(i))
     return (
-        f"<p><b>{escape(e.title(i))}</b>: {escape(e.target_name(i))} = {e.prediction[i]:.3g}</p>"
+        f"<p><b>{escape(e.title(i))}</b>: {escape(e.target_name(i))} = {number(e.prediction[i])}</p>"
         f"{_shares(e, i)}<p>{words}</p><p class='facts'>{escape(facts(e, i))}</p>"
     )
 
