@@ -22,6 +22,7 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.ground_truth
+	$(BIN)/python -m benchmarks.tables
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.metrics
 	$(BIN)/python -m benchmarks.graphs
