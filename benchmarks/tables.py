@@ -132,13 +132,7 @@ def unread(n_inputs: int, seed: int) -> dict[str, float]:
         return lambda rows: model.predict_proba(rows[:, columns])
 
     out = {}
-    for name, n_columns in (
-        ("2 of 4", 4),
-        ("2 of 10", 10),
-        ("trees on 2 of 10", 10),
-        ("Example 1", 3),
-        ("constant", 4),
-    ):
+    for name, n_columns in PROBLEMS.items():
         rows = rng.normal(size=(500 + n_inputs, n_columns))
         read = [] if name == "constant" else [0, 3] if "trees" in name else [0, 1]
         model: Any = {

@@ -112,13 +112,13 @@ class Registered:
         cls.registry[name] = cls
 
 
-def plain_number(value: float) -> str:
+def plain_number(value: float, digits: int = 4) -> str:
     """Write a number as people do: 0.1056, 12.45, 426, 21,390; an exponent only where it is tiny or huge.
 
     >>> [plain_number(value) for value in (0.10562, 426.0, 21390.4, -1e6, 2.5e-7, 3e20)]
     ['0.1056', '426', '21,390', '-1,000,000', '2.5e-07', '3e+20']
     """
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 @dataclass(frozen=True)

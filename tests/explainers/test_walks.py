@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fans
+from fans.explainers import _walks
 from fans.explainers._shared import NOTHING, Scores, fair_subset
 from fans.explainers._walks import FEWEST, ROUNDS, Route, settled, walks_a_round
 
@@ -95,21 +96,30 @@ def test_batches_order_and_company_do_not_matter(max_batch):
     assert some.evaluations["scoring"].tolist() == whole.evaluations["scoring"][[4, 1]].tolist()
 
 
-def test_a_step_that_changes_nothing_costs_nothing():
-    """A column that is the same everywhere, and one of two values."""
-    asked = []
-
-    def model(rows: Any) -> Any:
-        asked.append(len(rows))
-        return rows[:, 0] * rows[:, 2]
-
+def test_a_step_that_changes_nothing_costs_nothing(monkeypatch):
+    """A column that is the same everywhere, and one of two values: of three steps a walk one and a half are asked."""
+    monkeypatch.setattr(_walks, "SURE", math.inf)  # nothing is settled
     background = np.column_stack([BACKGROUND[:, 0], np.ones(80), (np.arange(80) % 2).astype(float)])
-    explainer = fans.Explainer(model, background, n_walk_rows=1200)
-    asked.clear()
-    found = explainer.scores(np.array([2.0, 1.0, 1.0]))
-    assert found[0, 1] == 0
+    explainer = fans.Explainer(lambda rows: rows[:, 0] * rows[:, 2], background, n_walk_rows=1200)
+    found = explainer(np.array([2.0, 1.0, 1.0]))
+    assert found.scores[0, 1] == 0
     n_walks = ROUNDS * walks_a_round(3, 1200)
-    assert 1.4 * n_walks < sum(asked) - 1 < 1.6 * n_walks or sum(asked) - 1 < n_walks  # of three steps; or settled
+    assert found.evaluations["scoring"][0] == pytest.approx(1.5 * n_walks, rel=0.05)
+
+
+def test_superpixels_differ_from_image_to_image():
+    """One at a time from a blank image: the score is what removing the superpixel does, by hand."""
+    images = np.random.default_rng(0).random((12, 1, 8, 8)).astype(np.float32)
+    weights = np.zeros((8, 8), np.float32)
+    weights[:4, :4] = 1.0
+    model = lambda rows: (rows[:, 0] * weights).sum((1, 2))
+    space = fans.spaces.Image("superpixel", n_segments=6)
+    found = fans.Explainer(model, images, space=space, solver="walks", baseline=0.0, reach=0.01)(images[:3])
+    for i in range(3):
+        for j in np.flatnonzero(found.present[i]):
+            there = found.elements[i].reshape(8, 8) == j
+            assert found.scores[i, j] == pytest.approx((images[i, 0] * weights)[there].sum(), abs=1e-5)
+        assert not found.scores[i, ~found.present[i]].any()
 
 
 @pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")

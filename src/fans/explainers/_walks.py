@@ -195,30 +195,32 @@ class Walker:
         x, start = pool.pool[self.own[owner]], pool.outputs[self.own[owner]]
         other, at_end = self._others(owner, which)
         differs = pool.units.at(owner).collect((other != x).double()[:, None])[:, 0] > 0
-        walk, place = differs.gather(1, route.order[which]).nonzero(as_tuple=True)
-        after = self._outputs(owner[walk], which[walk], place, x, other, walk)
-        goes_on = torch.zeros(len(walk), dtype=torch.bool)
-        goes_on[1:] = (walk[1:] == walk[:-1]) & (place[1:] // route.side == place[:-1] // route.side)
-        before = torch.where(goes_on[:, None], after.roll(1, 0), start[walk])
+        # Each model row is of one walk, and has one more place replaced than the one before it.
+        trip, place = differs.gather(1, route.order[which]).nonzero(as_tuple=True)
+        after = self._outputs(owner, which, trip, place, x, other)
+        goes_on = torch.zeros(len(trip), dtype=torch.bool)
+        goes_on[1:] = (trip[1:] == trip[:-1]) & (place[1:] // route.side == place[:-1] // route.side)
+        before = torch.where(goes_on[:, None], after.roll(1, 0), start[trip])
         real = (after - before).abs().amax(1) > ROUNDING * after.abs().amax(1)
-        feature, shape = route.order[which[walk], place], (len(owner), self.task.space.n_features)
+        feature, shape = route.order[which[trip], place], (len(owner), self.task.space.n_features)
         sizes, alone = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
-        sizes[walk, feature] = measure_change(after, before, target[walk], self.change) * real
-        alone[walk, feature] = (after - before).gather(1, target[walk, None])[:, 0] * real * (place % route.side == 0)
+        sizes[trip, feature] = measure_change(after, before, target[trip], self.change) * real
+        alone[trip, feature] = (after - before).gather(1, target[trip, None])[:, 0] * real * (place % route.side == 0)
         far = torch.zeros(len(owner), dtype=torch.float64)
-        far.scatter_reduce_(0, walk, measure_change(after, start[walk], target[walk], self.change), "amax")
+        far.scatter_reduce_(0, trip, measure_change(after, start[trip], target[trip], self.change), "amax")
         if at_end is not None:
             far = torch.maximum(far, measure_change(at_end, start, target, self.change))
         moved = (far > self.block.tolerance[owner]).double()
-        return Steps(sizes, alone, moved, torch.bincount(walk, minlength=len(owner)))
+        return Steps(sizes, alone, moved, torch.bincount(trip, minlength=len(owner)))
 
-    def _outputs(self, owner: Tensor, which: Tensor, place: Tensor, x: Tensor, other: Tensor, walk: Tensor) -> Tensor:
-        """Return what the model says `(m, C)` where walks `walk` `(m,)` have replaced the feature at `place` `(m,)`."""
-        space, found = self.block.pool.units, [self.task.outputs.new_zeros(0, self.task.outputs.shape[1])]
-        for some in torch.split(torch.arange(len(walk)), self.task.predict.max_batch) if len(walk) else ():
-            at, last = self.route.place[which[some]], place[some, None]
+    def _outputs(self, owner: Tensor, which: Tensor, trip: Tensor, place: Tensor, x: Tensor, other: Tensor) -> Tensor:
+        """Return what the model says `(m, C)` where the walks `trip` `(m,)` have replaced all up to `place`."""
+        units, found = self.block.pool.units, [self.task.outputs.new_zeros(0, self.task.outputs.shape[1])]
+        for some in torch.split(torch.arange(len(trip)), self.task.predict.max_batch) if len(trip) else ():
+            of, last = trip[some], place[some, None]
+            at = self.route.place[which[of]]
             replaced = (at <= last) & (at >= last - last % self.route.side)
-            rows = torch.where(space.spread(replaced, owner[some]), other[walk[some]], x[walk[some]])
+            rows = torch.where(units.spread(replaced, owner[of]), other[of], x[of])
             found.append(self.task.predict(rows, fresh=True))
         return torch.cat(found)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fans.core import Explanation, estimate_texts, normal_quantile
+from fans.core import Explanation, estimate_texts, normal_quantile, plain_number
 from fans.report.tables import listed
 
 UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge ": "edge"}
@@ -235,9 +235,7 @@ def number(value: float) -> str:
     """Write a number with three significant digits, without an exponent where that is short."""
     if math.isnan(value):
         return "unknown"
-    return (
-        f"{value:.3g}" if value == 0 or 1e-4 <= abs(value) < 1000 else f"{value:{'.1e' if abs(value) < 1 else ',.0f'}}"
-    )
+    return f"{value:.1e}" if 0 < abs(value) < 1e-4 else plain_number(value, 3)
 
 
 def percent(p: float) -> str:
