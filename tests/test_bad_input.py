@@ -104,8 +104,10 @@ def test_errors_are_value_errors():
         ("abc", "numbers in x, got <U3"),
         (np.array(["a", "b", "c"]), "numbers in x, got <U1"),
         (np.array([1, None, 2]), "numbers in x, got object"),
-        (np.array([1.0, np.nan, 2.0]), "finite numbers in x, got nan in row 0, column 'x2'"),
-        (np.array([[0.0, 0.0, 0.0], [1.0, 2.0, -np.inf]]), "finite numbers in x, got -inf in row 1, column 'x3'"),
+        (
+            np.array([[0.0, 0.0, 0.0], [1.0, 2.0, -np.inf]]),
+            "finite numbers, or NaN for missing ones, in x, got -inf in row 1, column 'x3' (1 such values)",
+        ),
     ],
 )
 def test_x(ask, x, message):
@@ -126,8 +128,8 @@ def test_x(ask, x, message):
         (None, "got shape ()"),
         ([[1.0, 2.0, 3.0], [1.0]], "background with rows of one length"),
         (np.array([["a", "b", "c"]]), "numbers in background, got <U1"),
-        (np.where(np.arange(120).reshape(40, 3) == 7, np.nan, ROWS), "background, got nan in row 2, column 'x2'"),
-        (np.where(ROWS[3, 0] == ROWS, np.inf, ROWS), "background, got inf in row 3, column 'x1'"),
+        (np.where(ROWS[3, 0] == ROWS, np.inf, ROWS), "in background, got inf in row 3, column 'x1'"),
+        (np.full((40, 3), np.nan), "values in the background, got 40 rows in which everything is missing"),
         (pd.DataFrame({"a": [1.0], "b": [2.0]}).set_axis(["a", "a"], axis=1), "several of ['a']"),
     ],
 )
@@ -162,7 +164,7 @@ def test_table(ask, space, message):
         (PEOPLE.assign(label=1)[:1], "drop: ['label']"),
         (PEOPLE.to_numpy()[:1], "x as a pandas frame like the background, got ndarray"),
         (PEOPLE.assign(age="old")[:1], "numbers in column 'age' of x, got "),
-        (PEOPLE.assign(age=np.nan)[:1], "got nan in row 0, column 'age'"),
+        (PEOPLE.assign(age=np.inf)[:1], "got inf in row 0, column 'age'"),
         (PEOPLE.assign(size="XL")[:1], "one of ['S', 'M', 'L'] in column 'size' of x, as in the background, got 'XL'"),
         (PEOPLE.assign(owner="False")[:1], "values of type bool in column 'owner' of x, as in the background, got 'F"),
         (PEOPLE.assign(owner=pd.Series([None] * 40, dtype=object))[:1], "values of type bool in column 'owner'"),
@@ -213,7 +215,8 @@ def test_one_background_row_that_is_also_the_baseline():
 
 @pytest.mark.parametrize("baseline", [None, 0.0])
 def test_one_background_row_explained(baseline):
-    out = fans.Explainer(lambda a: a[:, 0], ROWS[:1], baseline=baseline, radius=2.0)(ROWS[1])
+    with pytest.warns(fans.FansWarning, match="The background has one row, so that every other value is that row's"):
+        out = fans.Explainer(lambda a: a[:, 0], ROWS[:1], baseline=baseline, radius=2.0)(ROWS[1])
     assert np.isfinite(out.scores).all()
     assert out.ranked()[0] == 0
     assert out.chosen_names() == ["x1"]
@@ -365,7 +368,7 @@ def test_unknown_methods_and_settings():
         ({"seed": None}, "`seed` as a whole number, got None"),
         ({"baseline": np.zeros(2)}, "baseline of shape (3,) or (batch, 3), got (2,)"),
         ({"baseline": np.zeros((2, 3))}, "`baseline` as one row of 3 columns, got 2 rows"),
-        ({"baseline": np.nan}, "finite numbers in baseline, got nan in row 0, column 'x1'"),
+        ({"baseline": -np.inf}, "or NaN for missing ones, in baseline, got -inf in row 0, column 'x1'"),
         ({"baseline": {"x1": 0}}, "`baseline` as a name, a number or a row, got {'x1': 0}"),
         ({"baseline": [[1], [1, 2]]}, "`baseline` with rows of one length"),
         ({"baseline": "median"}, "got 'median'; did you mean 'mean'?"),
@@ -619,7 +622,7 @@ def test_a_module_without_a_gradient(method, module):
 
 @BOTH
 def test_a_module_cannot_read_text(ask):
-    message = r"numbers for a torch module, got columns of text or categories: \['town', 'size'\]"
+    message = r"numbers for a torch module, got columns of text, categories or times: \['town', 'size'\]"
     with pytest.raises(fans.ModelError, match=message):
         ask(model=nn.Linear(4, 2), x=PEOPLE[:1], background=PEOPLE)
 

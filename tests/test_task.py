@@ -354,6 +354,7 @@ def test_gradients_of_more_rows_than_a_batch(whole):
     assert torch.allclose(slope, rows.cos() + 4 * rows)
 
 
+@pytest.mark.filterwarnings("ignore:The 3,072 columns are more than the 1,000 model rows")
 def test_a_network_sees_fewer_rows_at_a_time_than_exist():
     """By default; whoever gives `max_batch` gets batches of it, and so does what is no network."""
     sizes: list[int] = []

@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from statistics import NormalDist
@@ -121,6 +121,22 @@ def plain_number(value: float, digits: int = 4) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
+def time_text(microseconds: float, kind: str) -> str:
+    """Write a moment or a length of time, as far as it is not zero.
+
+    >>> time_text(1.7e15, "date"), time_text(86400e6, "date UTC"), time_text(90e6, "duration")
+    ('2023-11-14 22:13:20', '1970-01-02 UTC', '0 days 00:01:30')
+    """
+    whole = round(microseconds)
+    if kind == "duration":
+        days, rest = divmod(whole, 86_400_000_000)
+        clock = str(np.datetime64(rest, "us")).partition("T")[2].partition(".")[0]
+        return f"{days} days" + (f" {clock}" if rest else "")
+    moment = str(np.datetime64(whole, "us")).replace("T", " ")
+    shown = moment.removesuffix(".000000").removesuffix(" 00:00:00")
+    return shown + (" UTC" if kind == "date UTC" else "")
+
+
 @dataclass(frozen=True)
 class PNS:
     """Necessity and sufficiency of one subset per input; every array has the batch first.
@@ -214,9 +230,10 @@ class Explanation:
         target: `(B,)` the explained class (0 for a regressor).
         prediction: `(B,)` the model's output for that class.
         modality: what kind of inputs these are.
-        inputs: `(B, *input)` the explained inputs, categories as codes.
+        inputs: `(B, *input)` the explained inputs, NaN where a value is missing, categories as codes.
         elements: `(*input)` which feature each element of an input belongs to; `(B, *input)` where each has its own.
         element_names, categories: names of the elements, and what the codes of categorical ones stand for.
+        times: which elements are times, in microseconds: `"date"`, `"date UTC"` or `"duration"` by position.
         kind: whether the explained output is a probability.
         change: what counted as a changed prediction.
         evaluations: model rows `(B,)` by phase; "shared" counts those spent once for all inputs.
@@ -264,6 +281,7 @@ class Explanation:
     edges: Array | None = None
     nodes: Array | None = None
     node_names: tuple[str, ...] = ()
+    times: Mapping[str, str] = field(default_factory=dict)
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
@@ -338,7 +356,8 @@ class Explanation:
     def value(self, i: int, feature: int) -> str:
         """Return the value of a feature in input `i` as text.
 
-        A number, a category, what is on in a group; of an image's region the mean, "absent" if the image has no such.
+        A number, a category, a time, "missing", what is on in a group; of an image's region the mean, "absent" if the
+        image has no such.
         """
         elements = self.elements if self.elements.ndim < self.inputs.ndim else self.elements[i]
         places = np.flatnonzero(elements.ravel() == feature)
@@ -347,15 +366,24 @@ class Explanation:
             return plain_number(row[places].mean()) if len(places) else "absent"
         if len(places) > 1:
             return ", ".join(filter(None, (self._part(p, row[p]) for p in places.tolist()))) or "none"
-        words = self.categories.get(str(places[0]))
-        return str(words[int(row[places[0]])]) if words else plain_number(row[places[0]])
+        return self._text(int(places[0]), row[places[0]])
+
+    def _text(self, place: int, value: float) -> str:
+        """Return the value of one element as text."""
+        if math.isnan(value):
+            return "missing"
+        if words := self.categories.get(str(place)):
+            return str(words[int(value)])
+        if kind := self.times.get(str(place)):
+            return time_text(value, kind)
+        return plain_number(value)
 
     def _part(self, place: int, value: float) -> str:
         """Return what an element of a group adds to its text: its name where it is on, and its category."""
-        name, words = self.element_names[place], self.categories.get(str(place))
-        if words is None:
+        name = self.element_names[place]
+        if str(place) not in self.categories and not math.isnan(value):
             return name if value else ""
-        word = str(words[int(value)])
+        word = self._text(place, value)
         return {"True": name, "False": ""}.get(word, f"{name} {word}")
 
     def ranked(self, i: int = 0) -> Array:

@@ -25,6 +25,7 @@ from fans.core import (
     is_number,
     join,
     join_pns,
+    warn,
 )
 from fans.estimate import (
     BATCHES,
@@ -197,6 +198,11 @@ class Explainer:
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
         elif self.neighbourhood.n_background is None:
             self.neighbourhood = replace(self.neighbourhood, n_background=self.task.space.n_background)
+        if self.task.space.modality == "table" and len(self.task.background) == 1:
+            warn(
+                "The background has one row, so that every other value is that row's and the outputs have no spread; "
+                "pass rows of real data, a hundred or so"
+            )
         if target_names is not None:
             self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
         self.method.check(self.task, self.settings)
@@ -469,12 +475,13 @@ class Explainer:
             kind=self.task.predict.kind,
             change=self.settings.change,
             modality=space.modality,
-            inputs=space.shown(inputs.rows[:n]).numpy().copy(),
+            inputs=space.shown(space.told(inputs.rows[:n])).numpy().copy(),
             edges=None if edges is None else edges.numpy(),
             nodes=None if nodes is None else nodes.numpy(),
             node_names=space.node_names,
             element_names=space.element_names,
             categories=space.categories,
+            times=space.times,
         )
 
     def _plain_settings(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from fans.boosters import Booster, is_booster
 from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose, warn
 from fans.spaces import guess_space
 from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
@@ -59,6 +60,9 @@ class Predictor:
             return self._call_module
         if isinstance(model, type):
             raise ModelError(f"Expected a model, got the class {model.__name__} itself; pass a fitted instance of it")
+        if is_booster(model):
+            booster = Booster(model, self.space, classes=task != "regression")
+            return lambda rows: booster(self.space.decode(rows))
         if hasattr(model, "predict_proba") and task != "regression":
             self.target_names = tuple(str(c) for c in getattr(model, "classes_", ())) or None
             return lambda rows: model.predict_proba(self.space.decode(rows))
@@ -155,20 +159,48 @@ class Predictor:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _answer(self, rows: Tensor) -> Any:
-        """Ask the model; a module that fails from the start is told what it was given."""
+        """Ask the model; where it fails for what it was not made for, or from the start, say so."""
         try:
             return self._call(rows)
         except FansError:
             raise
         except Exception as error:
-            if self._module is None or self._calibrated:
+            self._blame_oddities(rows, error)
+            if self._calibrated or (self._module is None and not hasattr(self.model, "predict")):
                 raise
+            if self._module is None:
+                raise self._misfit(error) from error
             shape = tuple(self.space.for_module(rows).shape)
             said = next(iter(str(error).splitlines()), "")
             raise ModelError(
                 f"Expected a module that takes inputs of shape {shape}, got {type(error).__name__} from "
                 f"{type(self._module).__name__}: {said}; pass a background of the shape the module was trained on"
             ) from error
+
+    def _misfit(self, error: Exception) -> ModelError:
+        """Return what to say of an estimator that fails on the background."""
+        lines = "; ".join(line.strip().rstrip(".:") for line in str(error).splitlines() if line.strip())
+        return ModelError(
+            f"Expected {type(self.model).__name__} to take the background's {self.space.n_elements} columns as they "
+            f"are, got {type(error).__name__}: {lines[:300]}; pass a background like the rows that it was fitted on"
+        )
+
+    def _blame_oddities(self, rows: Tensor, error: Exception) -> None:
+        """Raise a sentence of our own if the model fails on rows that have something odd, and on no others."""
+        said = next(iter(str(error).splitlines()), "").rstrip(".")
+        for odd in self.space.oddities(rows):
+            if self._takes(rows[~odd.at]):
+                raise ModelError(
+                    f"Expected a model that takes {odd.what}, got {type(error).__name__} from "
+                    f"{type(self.model).__name__}: {said}; {odd.remedy}"
+                ) from error
+
+    def _takes(self, rows: Tensor) -> bool:
+        """Tell whether the model has an answer for rows, or there are none."""
+        try:
+            return not len(rows) or self._call(rows) is not None
+        except Exception:  # whatever it is
+            return False
 
     def _checked(self, rows: Tensor) -> Tensor:
         out = _outputs(self._answer(rows))
@@ -185,7 +217,14 @@ class Predictor:
             )
         self._n_outputs = out.shape[1]
         if not torch.isfinite(out).all():
-            n_bad = int((~torch.isfinite(out)).any(1).sum())
+            bad = (~torch.isfinite(out)).any(1)
+            n_bad = int(bad.sum())
+            for odd in self.space.oddities(rows):
+                if odd.at[bad].all():
+                    raise ModelError(
+                        f"Expected finite outputs from the model, got NaN or infinity for {n_bad} of {len(rows)} rows, "
+                        f"all of them with {odd.what}; {odd.remedy}"
+                    )
             where = "perturbed inputs, or choose another baseline" if self._calibrated else "the background"
             raise ModelError(
                 f"Expected finite outputs from the model, got NaN or infinity for {n_bad} of {len(rows)} rows; "
@@ -250,6 +289,11 @@ class Predictor:
         more rows than `max_batch` are computed again on the way back. `raw`: as they come. What else is given goes to
         the space's `ask`.
         """
+        if self.space.has_missing and bool((rows.abs() > FAR).any()):
+            raise InputError(
+                "Expected a value in every column of x for a method that follows gradients, as in the background, got "
+                'missing ones; impute them, or use solver="walks"'
+            )
         self._count(len(rows))
         if whole or len(rows) <= self.n_seen:
             return self._one_pass(rows, raw, **how)
@@ -289,6 +333,9 @@ class Predictor:
             'solver="game"'
         )
 
+
+FAR = 2.0**96
+"""Beyond any number of a table: what is missing, or a part of it."""
 
 _LEFT_TORCH = "numpy() on Tensor that requires grad"
 """What torch says where a module goes on in NumPy with what has a gradient."""

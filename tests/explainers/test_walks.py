@@ -123,6 +123,7 @@ def test_superpixels_differ_from_image_to_image():
 
 
 @pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
+@pytest.mark.filterwarnings("ignore:The background has one row")
 def test_a_background_of_one_row_like_the_input():
     """No column can be replaced by anything else: nothing is asked, nothing chosen."""
     found = fans.Explainer(curved, np.ones((1, 5)), n_local=2)(np.ones((2, 5)))

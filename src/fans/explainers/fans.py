@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from torch import nn
 
-from fans.core import InputError, check_whole, choose, is_number
+from fans.core import InputError, check_whole, choose, is_number, warn
 from fans.explainers._chain import MOST_FITTING, climb_chain
 from fans.explainers._game import play
 from fans.explainers._relaxed import Climb, Relaxed, check_differentiable, climb
@@ -195,6 +195,12 @@ class FANS(Method):
             raise InputError(
                 f'Expected closeness="subset" for without="{self.without}" of the game, got "input", with which both '
                 'terms of PNS are the same; pass closeness="subset", or solver="chain"'
+            )
+        if self.solver == "game" and task.space.modality == "table" and task.space.n_features > 2 * self.n_pairs:
+            warn(
+                f"The {task.space.n_features:,} columns are more than the {2 * self.n_pairs:,} model rows that tell "
+                'them apart, so that only those that matter most stand out; pass effort="high", or put columns that '
+                "belong together into groups: space=Table(groups=...)"
             )
         if self.solver not in ("game", "walks"):
             check_differentiable(task, settings, self.solver)

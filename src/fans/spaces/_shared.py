@@ -7,7 +7,7 @@ features `(n, F)`. Features may lie elsewhere in every input (superpixels do), w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -168,6 +168,21 @@ class Noise(Baseline):
     high: float
 
 
+@dataclass(frozen=True)
+class Oddity:
+    """Something that a model may not be made for.
+
+    Attributes:
+        at: which rows `(n,)` have it.
+        what: what it is.
+        remedy: what to do.
+    """
+
+    at: Tensor
+    what: str
+    remedy: str
+
+
 # --- Spaces ----------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +197,8 @@ class FittedSpace(ABC):
         swap_rate: share of its features that a local copy of an input has from elsewhere.
         n_background: background rows among an input's reference samples, if the user of an `Explainer` does not say.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
+        has_missing: whether missing values have been seen.
+        named: whether the model gets the names of elements as well: those of a frame.
         solver: what FANS explains it by where the model has no gradient.
         signed: whether features that speak against a prediction are told from those that are neutral.
         repeats: whether perturbed rows are often the same: those of elements that are there or not.
@@ -191,6 +208,8 @@ class FittedSpace(ABC):
     swap_rate: ClassVar[float] = 0.1
     n_background: ClassVar[int] = 50
     has_background: ClassVar[bool] = True
+    has_missing: bool = False
+    named: bool = False
     solver: ClassVar[Literal["game", "walks"]] = "game"
     signed: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
@@ -207,6 +226,19 @@ class FittedSpace(ABC):
     def categories(self) -> dict[str, tuple[str, ...]]:
         """What the codes of categorical elements stand for, by the element's position."""
         return {}
+
+    @property
+    def times(self) -> dict[str, str]:
+        """What the numbers of elements that are times are, by the element's position."""
+        return {}
+
+    def oddities(self, rows: Tensor) -> Sequence[Oddity]:  # noqa: ARG002
+        """Return what there is among rows that a model may not be made for."""
+        return ()
+
+    def told(self, rows: Tensor) -> Tensor:
+        """Return rows as an explanation keeps them."""
+        return rows
 
     @property
     def n_features(self) -> int:
@@ -260,7 +292,7 @@ class FittedSpace(ABC):
         """Return rows `(n, E)` with nothing in them."""
         return torch.zeros_like(rows)
 
-    def names(self, x: Any) -> list[int] | None:  # noqa: ARG002
+    def names(self, x: Any) -> Sequence[int | str] | None:  # noqa: ARG002
         """Return how inputs are called by nature, where they have names."""
         return None
 
