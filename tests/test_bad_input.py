@@ -5,6 +5,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -305,6 +306,72 @@ def test_unknown_values(ask, name, known):
         ask(**{name: "wrong"})
 
 
+EDGES = SimpleNamespace(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("background", "names", "message"),
+    [
+        (ROWS, ["a", "b"], "`feature_names` as 3 different names, one per column of the background, got ['a', 'b']"),
+        (
+            ROWS,
+            ["a", "b", "a"],
+            "`feature_names` as 3 different names, one per column of the background, got ['a', 'b'",
+        ),
+        (ROWS, "abc", "`feature_names` as 3 different names, one per column of the background, got 'abc'"),
+        (ROWS, [], "`feature_names` as 3 different names, one per column of the background, got []"),
+        (
+            PEOPLE,
+            ["a", "b", "c", "d"],
+            "but those of its columns, got others; rename these: background.set_axis(feature",
+        ),
+        (PEOPLE, 4, "no `feature_names` for a frame but those of its columns, got others"),
+        (np.zeros((5, 1, 8, 8)), ["a"], "no `feature_names` for images, whose features go by their places, got some"),
+        (EDGES, ["a", "b"], "no `feature_names` for a graph, .*some; name those: space=fans.spaces.GraphEdges(node_n"),
+        ([EDGES, EDGES], ["a"], "no `feature_names` for a graph, .*some; name those"),
+        (np.zeros((5, 2, 2, 2, 2)), ["a"], "got shape (5, 2, 2, 2, 2); pass `space=`"),
+    ],
+)
+def test_feature_names(ask, background, names, message):
+    with pytest.raises(fans.InputError, match=exactly(message).replace(r"\.\*", ".*")):
+        ask(background=background, feature_names=names)
+
+
+@BOTH
+def test_feature_names_and_a_space(ask):
+    message = (
+        "Expected `space` or `feature_names`, got both; give the names to the space, as in fans.spaces.Table(column"
+    )
+    with pytest.raises(fans.InputError, match=exactly(message)):
+        ask(space=Table(), feature_names=["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("class_names", "target_names=[...]"),
+        ("training_data", "it as the background, the second argument"),
+        ("nsamples", 'effort="low", "normal" or "high"'),
+        ("internal_batch_size", "max_batch=..."),
+        ("target", "it when explaining: explainer(x, target=...)"),
+        ("baselines", "baseline=..."),
+        ("categorical_features", "space=fans.spaces.Table(categorical=[...])"),
+        ("feature_mask", "space=fans.spaces.Table(groups={...})"),
+        ("link", 'output="raw" for logits'),
+        ("mode", 'task="classification" or "regression"'),
+        ("random_state", "seed=..."),
+    ],
+)
+def test_what_other_libraries_call_it(name, instead):
+    with pytest.raises(fans.InputError, match=exactly(f"Expected a setting of `fans`, got {name!r}; pass {instead}")):
+        fans.Explainer(difference, ROWS, **{name: 1})  # type: ignore[arg-type]
+
+
+def test_a_methods_own_setting_is_its_own():
+    assert vars(fans.Explainer(nn.Linear(3, 2), ROWS, method="gradient_shap", n_samples=3).method)["n_samples"] == 3
+
+
 @BOTH
 @pytest.mark.parametrize(
     ("settings", "message"),
@@ -500,10 +567,14 @@ def test_a_bad_target_of_a_late_input_costs_nothing():
         (lambda a: a[:, :, None], "got (40, 3, 1)"),
         (lambda a: a[:, :0], "got (40, 0)"),
         (lambda a: float(a.sum()), "got ()"),
-        (lambda a: (a, a), "got (2, 40, 3)"),
-        (lambda a: (torch.tensor(a), torch.tensor(a)), "got (2, 40, 3)"),
+        (lambda a: ((a, a), (a, a)), "got (2, 2, 40, 3)"),
         (lambda _: None, "one array of numbers from the model, got NoneType"),
-        (lambda a: {"logits": a}, "one array of numbers from the model, got dict"),
+        (
+            lambda a: {"label": a.argmax(1)},
+            "one array of numbers from the model, got dict of object; wrap the model in",
+        ),
+        (lambda a: {"loss": a.mean()}, "one array of numbers from the model, got dict of object"),
+        (lambda a: (a.argmax(1), {"logits": a}), "one array of numbers from the model, got tuple"),
         (lambda a: np.full(len(a), "cat"), "one array of numbers from the model, got ndarray of <U3"),
         (lambda a: np.full(len(a), "1"), "one array of numbers from the model, got ndarray of <U1"),
         (lambda _: [[1.0], [1.0, 2.0]], "one array of numbers from the model, got list"),

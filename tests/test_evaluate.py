@@ -126,9 +126,25 @@ def test_probabilities_are_not_squashed_twice():
     x = np.array([[1.0, 0.5, 0.5, 0.5], [-1.0, 0.5, 0.5, 0.5]])  # classes 1 and 0
     expected = np.trapezoid([sigmoid(2.0), 0.5, 0.5, 0.5, 0.5], dx=0.25)
     for model in (Slope(), Slope(nn.Sigmoid()), Slope(Split()), Slope(Split(), nn.Softmax(1))):
-        found = both(x, model, CURVE | {"fid": metric("fidelity_plus", form="top", top=1)})
+        judges = CURVE | {"fid": metric("fidelity_plus", form="top", top=1)}
+        found = both(x, model, judges, task="classification")
         assert found["d"] == pytest.approx(expected, rel=1e-5)
         assert found["fid"].tolist() == [1.0, 0.0]  # what is left of nothing is class 0
+
+
+class Beside(Slope):
+    """The same with something beside its output."""
+
+    def forward(self, rows: Tensor) -> Any:
+        return {"hidden": rows.sum(), "logits": super().forward(rows)}
+
+
+def test_outputs_in_company_are_those_alone():
+    x = np.array([[1.0, 0.5, 0.5, 0.5], [-1.0, 0.5, 0.5, 0.5]])
+    expected = both(x, Slope(), CURVE, task="classification")["d"]
+    assert both(x, Beside(), CURVE, task="classification")["d"].tolist() == expected.tolist()
+    black_box = both(x, lambda rows: (None, sigmoid(2 * rows[:, 0])), CURVE)["d"]
+    assert black_box == pytest.approx(both(x, lambda rows: sigmoid(2 * rows[:, 0]), CURVE)["d"], rel=1e-12)
 
 
 class Split(nn.Module):
@@ -143,7 +159,7 @@ def test_an_output_without_classes_is_followed_as_it_is():
     expected = np.trapezoid([sigmoid(8.0), 0.5, 0.5, 0.5, 0.5], dx=0.25)
     assert both(x, lambda rows: sigmoid(4 * rows[:, 0]), CURVE)["d"] == pytest.approx(expected)
     expected = np.trapezoid([4.0, 0, 0, 0, 0], dx=0.25)
-    for settings in ({"output": "raw"}, {"task": "regression"}):
+    for settings in ({}, {"output": "raw"}, {"task": "regression"}):
         assert both(x, Slope(), CURVE, **settings)["d"] == pytest.approx(expected)
     with pytest.raises(fans.InputError, match="a model of classes, got one of values"):
         both(x, Slope(), {"f": metric("fidelity_plus")}, output="raw")
@@ -153,7 +169,7 @@ def test_an_output_without_classes_is_followed_as_it_is():
 def test_the_logit_of_class_0_is_the_negative_of_that_of_class_1(x):
     """Multipliers of a linear logit are exact, so that they have no infidelity, whichever class is explained."""
     given: dict[str, Any] = {"method": "deep_lift", "multiply": False, "baseline": 0.0}
-    explainer = fans.Explainer(Slope(), ROWS, **given)
+    explainer = fans.Explainer(Slope(), ROWS, task="classification", **given)
     explanation = explainer(np.array([[x, 0.0, 0.0, 0.0]]))
     assert explanation.target.tolist() == [int(x > 0)]
     for how in ({"explainer": explainer}, {"model": Slope()}):

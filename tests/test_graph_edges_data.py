@@ -200,6 +200,7 @@ class Two(nn.Module):
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_single_output_is_two_classes(method, target):
     more: dict[str, Any] = {"n_train": 4, "n_epochs": 2} if method == "pg_explainer" else {}
+    more["task"] = "classification"
     scores = [
         fans.Explainer(seeded(lambda last=last: Single(*last)), graph(), method=method, **more).scores(NODES, target)
         for last in ([Two()], [], [nn.Sigmoid()])
@@ -210,10 +211,24 @@ def test_a_single_output_is_two_classes(method, target):
     assert np.abs(other - scores[1]).max() > 0.01 or method == "pg_explainer"  # which takes the predicted ones
 
 
-def test_what_has_no_classes_is_refused():
-    for method in ("gnn_explainer", "pg_explainer"):
-        with pytest.raises(fans.FansError, match=f"a model of classes for method='{method}', got one output as it is"):
-            fans.Explainer(seeded(Single), graph(), method=method, task="regression")
+OF_CLASSES = ["gnn_explainer", "pg_explainer", "cf_gnn_explainer", "cf2", "nseg", "refine", "mixup_explainer"]
+
+
+@pytest.mark.parametrize("method", OF_CLASSES)
+def test_what_has_no_classes_is_refused(method):
+    refused = f"a model of classes for method='{method}', got one output as it is; use method='fans'"
+    with pytest.raises(fans.FansError, match=f"{refused}$"):
+        fans.Explainer(seeded(Single), graph(), method=method, task="regression")
+    with pytest.raises(fans.FansError, match=f'{refused}; pass task="classification" if the one output is the logit'):
+        fans.Explainer(seeded(Single), graph(), method=method)
+
+
+@pytest.mark.parametrize("method", ["meaningful_perturbation", "cimi"])
+def test_images_that_have_no_classes_are_refused(method):
+    images = torch.rand(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    model = seeded(lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 1)))
+    with pytest.raises(fans.FansError, match=f"a model of classes for method='{method}', got one output as it is; use"):
+        fans.Explainer(model, images, method=method, task="regression")
 
 
 # --- Several graphs --------------------------------------------------------------------------------------------------

@@ -330,6 +330,65 @@ def test_graphs_are_explained_as_wholes():
     )
 
 
+class Beside(nn.Module):
+    """A network that returns something besides its outputs."""
+
+    def __init__(self, net, wrap):
+        super().__init__()
+        self.net, self.wrap = net, wrap
+
+    def forward(self, x, edge_index, edge_weight=None, batch=None):
+        batch = {} if batch is None else {"batch": batch}
+        return self.wrap(self.net(x, edge_index, edge_weight, **batch))
+
+
+@pytest.mark.parametrize("wrap", [lambda out: (out, out[:, :1]), lambda out: {"loss": out.sum(), "logits": out}])
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fans", {"n_local": 9, "n_sweep": 60}),
+        ("fans", {"n_local": 9, "n_sweep": 60, "solver": "game"}),
+        ("gnn_explainer", {"n_steps": 3}),
+        ("pg_explainer", {"n_train": 4, "n_epochs": 2}),
+    ],
+)
+def test_outputs_in_company_are_those_alone(method, settings, wrap):
+    def scores(model):
+        return fans.Explainer(model, random_graph(), method=method, **settings).scores([3, 7, 9])
+
+    with pytest.warns(fans.FansWarning, match="Took (item 0 of the tuple|`logits` of the dict)") as told:
+        found = scores(Beside(Net().eval(), wrap))
+    assert len(told) == 1
+    assert np.array_equal(found, scores(Net().eval()))
+
+
+@pytest.mark.parametrize(
+    "form", [Beside, lambda net, wrap: lambda x, edge_index, batch: wrap(net(x, edge_index, batch=batch))]
+)
+def test_outputs_in_company_for_graphs_as_wholes(form):
+    graphs = [random_graph(n=8 + i, n_edges=10, seed=i) for i in range(6)]
+    net = Pooled().eval()
+    bare = net if form is Beside else lambda x, edge_index, batch: net(x, edge_index, batch=batch)
+    with pytest.warns(fans.FansWarning, match="Took item 1 of the tuple") as told:
+        found = fans.Explainer(form(net, lambda out: (None, out)), graphs, n_local=9).scores(graphs[:2])
+    assert len(told) == 1
+    assert np.array_equal(found, fans.Explainer(bare, graphs, n_local=9).scores(graphs[:2]))
+
+
+def test_a_single_output_of_nodes_is_a_number():
+    """The prediction is the module's own output; said to be a class, its sigmoid."""
+    net, graph = Net(classes=1).eval(), random_graph()
+    with torch.no_grad():
+        raw = net(graph.x, graph.edge_index).double()[[3, 7], 0].numpy()
+    with pytest.warns(fans.FansWarning, match="one output, which is no probability on the background") as told:
+        found = fans.Explainer(net, graph, n_local=9)([3, 7])
+    assert len(told) == 1
+    assert (found.kind, found.target.tolist()) == ("output", [0, 0])
+    assert found.prediction == pytest.approx(raw, abs=1e-6)
+    as_classes = fans.Explainer(net, graph, n_local=9, task="classification")([3, 7], target=1)
+    assert as_classes.prediction == pytest.approx(1 / (1 + np.exp(-raw)), abs=1e-6)
+
+
 def test_loops_parallel_and_directed_edges():
     edges = torch.tensor([[0, 1, 1, 1, 2, 3, 3], [1, 0, 1, 0, 0, 2, 2]])  # 1 -> 0 twice, a loop, 2 -> 0, 3 -> 2 twice
     graph = Data(x=torch.randn(4, 5, generator=torch.Generator().manual_seed(0)), edge_index=edges)

@@ -57,6 +57,29 @@ def test_names():
     np.testing.assert_array_equal(named.inputs, rows[:1])
 
 
+@pytest.mark.parametrize("names", [["u", "v", "w"], ("u", "v", "w"), np.array(["u", "v", "w"]), pd.Index(list("uvw"))])
+@pytest.mark.parametrize("form", [np.array, torch.tensor, list])
+def test_feature_names_are_those_of_the_columns(names, form):
+    """Exactly what a table of those columns gives."""
+    rows = normal(40, 3)
+    model = lambda a: a[:, 1] - a[:, 0]
+    found = explain(model, form(rows), rows[:2], feature_names=names)
+    expected = explain(model, form(rows), rows[:2], space=Table(columns=["u", "v", "w"]))
+    assert found.feature_names == expected.feature_names == ("u", "v", "w")
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(found.pns, expected.pns)
+    asked = fans.pns(model, rows[0], ["v"], background=form(rows), radius=2.0, feature_names=names)
+    plain = fans.pns(model, rows[0], [False, True, False], background=form(rows), radius=2.0)
+    np.testing.assert_array_equal(asked.pns, plain.pns)
+
+
+def test_feature_names_are_numbers_too_and_a_frames_own():
+    rows = normal(40, 3)
+    assert explain(lambda a: a[:, 0], rows, rows[0], feature_names=range(3)).feature_names == ("0", "1", "2")
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"])
+    assert explain(lambda f: f["a"], frame, frame[:1], feature_names=frame.columns).feature_names == ("a", "b", "c")
+
+
 def test_a_group_takes_the_place_of_its_first_column():
     groups: Any = {"G": ["e", "b"], "H": np.array([2, 5])}
     space = Table(columns=list("abcdef"), groups=groups)

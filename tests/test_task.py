@@ -3,7 +3,10 @@
 import platform
 import subprocess
 import sys
-from typing import Any
+from collections import OrderedDict
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -58,14 +61,22 @@ class Recorder:
     [
         (linear(3), {}, SOFTMAX, "probability"),
         (linear(3), {"task": "classification"}, SOFTMAX, "probability"),
-        (linear(1), {}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
-        (nn.Sequential(linear(1), nn.Flatten(0)), {}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        (linear(1), {"task": "classification"}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        (
+            *(nn.Sequential(linear(1), nn.Flatten(0)), {"task": "classification"}),
+            *(np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        ),
         (nn.Sequential(linear(3), nn.Softmax(1)), {}, SOFTMAX, "probability"),
         (nn.Sequential(linear(3), nn.LogSoftmax(1)), {}, SOFTMAX, "probability"),
         (nn.Sequential(linear(1), nn.Sigmoid()), {}, np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        (
+            *(nn.Sequential(linear(1), nn.Sigmoid()), {"task": "classification"}),
+            *(np.c_[1 - SIGMOID, SIGMOID], "probability"),
+        ),
         (linear(3), {"output": "raw"}, LOGITS, "output"),
         (linear(3), {"task": "regression"}, LOGITS, "output"),
         (linear(1), {"task": "regression"}, LOGITS[:, :1], "output"),
+        (linear(1), {"task": "classification", "output": "raw"}, LOGITS[:, :1], "output"),
         (nn.Sequential(linear(1), nn.Sigmoid()), {"task": "regression"}, SIGMOID, "output"),
         (nn.Sequential(linear(1), nn.Flatten(0)), {"output": "raw"}, LOGITS[:, :1], "output"),
     ],
@@ -125,7 +136,8 @@ def test_a_logit_that_looked_like_a_probability_is_found_out():
         model.weight.fill_(1.0)
         model.bias.fill_(0.0)
     bound = Task.bind(model, np.linspace(0, 1, 20)[:, None])
-    with bound.predict.session(), pytest.raises(fans.ModelError, match=r"from a module with one output, .*got 3;"):
+    told = r'from a module with one output, .*got 3; pass task="regression" if it is a number, or add a sigmoid'
+    with bound.predict.session(), pytest.raises(fans.ModelError, match=told):
         bound.predict(torch.tensor([[3.0]]))
 
 
@@ -183,6 +195,211 @@ def test_callables_are_used_as_they_are(model, expected, kind):
 def test_half_precision_outputs():
     bound = Task.bind(lambda a: logits(a).astype(np.float16), ROWS)
     np.testing.assert_array_equal(bound.outputs, LOGITS.astype(np.float16).astype(np.float64))
+
+
+SMALL: dict[str, Any] = {
+    "n_steps": 3,
+    "n_walk_rows": 40,
+    "n_sweep": 50,
+    "n_background": 10,
+    "n_local": 9,
+    "radius": 2.0,
+}
+NUMBER = (
+    'one output, which is no probability .* pass task="classification" if .* logit .*, task="regression" if it is a n'
+)
+
+
+@pytest.mark.parametrize("module", [linear(1), nn.Sequential(linear(1), nn.Flatten(0))], ids=["column", "flat"])
+def test_a_single_output_that_is_no_probability_is_a_number_and_that_is_said(module):
+    """Against enumeration of the plain function, and by hand: the mean, and what replacing a column moves."""
+    with pytest.warns(fans.FansWarning, match=NUMBER) as told:
+        asked = fans.pns(
+            module, X, [True, False], background=ROWS, baseline=0.0, radius=0.8, tolerance=0.4, estimator="exact"
+        )
+    assert len(told) == 1
+    for i, x in enumerate(X):
+        oracle = exact_joint_pns(lambda rows: logits(rows)[:, :1], x, [True, False], ROWS, np.zeros(2), 0.8, 0.4)
+        for name, value in oracle.items():
+            np.testing.assert_allclose(getattr(asked, name)[i], value, rtol=1e-10, err_msg=f"{name} of {i}")
+    with pytest.warns(fans.FansWarning, match=NUMBER) as told:
+        found = fans.Explainer(module, ROWS, baseline=0.0, radius=2.0)(X)
+    assert len(told) == 1
+    assert (found.kind, found.target_name(0)) == ("output", "the output")
+    np.testing.assert_allclose(found.prediction, X @ WEIGHTS[0] + 0.1, rtol=1e-12)
+    np.testing.assert_allclose(found.tolerance, 0.1 * LOGITS[:, 0].std(), rtol=1e-12)
+    np.testing.assert_allclose(found.direction, -X * WEIGHTS[0], rtol=1e-12)
+    said = fans.Explainer(module, ROWS, baseline=0.0, radius=2.0, task="regression")(X)  # and nothing more
+    for name in ("scores", "subset", "pns", "direction"):
+        np.testing.assert_array_equal(getattr(said, name), getattr(found, name))
+
+
+def test_the_gradient_of_a_number_is_that_of_the_number():
+    with pytest.warns(fans.FansWarning, match=NUMBER):
+        explainer = fans.Explainer(linear(1), ROWS, method="saliency", absolute=False)
+    np.testing.assert_allclose(explainer.scores(X), np.tile(WEIGHTS[0], (3, 1)), rtol=1e-12)
+
+
+def test_a_number_has_no_classes_and_whoever_names_some_is_told_how_to():
+    remedy = 'pass task="classification" if the one output is the logit of a class'
+    with pytest.warns(fans.FansWarning, match=NUMBER):
+        explainer = fans.Explainer(linear(1), ROWS)
+    for target, got in ((1, "1"), ("yes", "'yes'"), ([0, 1, 0], "1")):
+        with pytest.raises(fans.InputError, match=f"`target` from 0 to 0, or a class name, got {got}; {remedy}"):
+            explainer(X, target=target)
+    for settings, message in (
+        ({"target_names": ["no", "yes"]}, f"as 1 different names, .*got \\['no', 'yes'\\]; {remedy}"),
+        ({"change": "label"}, f'got a single one; use change="target"; {remedy}'),
+    ):
+        with pytest.warns(fans.FansWarning, match=NUMBER), pytest.raises(fans.InputError, match=message):
+            fans.Explainer(linear(1), ROWS, **settings)
+    named = fans.Explainer(linear(1), ROWS, task="classification", target_names=["no", "yes"])
+    assert named(X, target="yes").target.tolist() == [1, 1, 1]
+    with pytest.raises(fans.InputError, match=r"`target` from 0 to 0, or a class name, got 1$"):
+        fans.Explainer(linear(1), ROWS, task="regression")(X, target=1)  # who has said so is not told again
+
+
+# --- What outputs come in --------------------------------------------------------------------------------------------
+
+
+class Answer(OrderedDict[str, Any]):
+    """What a transformer returns: a dict whose entries are attributes too, those that are None left out."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self.get(name)
+
+
+@dataclass
+class Record:
+    """The same as a record."""
+
+    loss: Any = None
+    hidden: Any = None
+    logits: Any = None
+
+
+class Pair(NamedTuple):
+    """Two outputs with names."""
+
+    score: Any
+    embedding: Any
+
+
+def embedding(out: Any) -> Any:
+    """Return another output of the model."""
+    return out[:, :, None] * 2
+
+
+COMES_IN = {
+    "`logits` of the Answer": lambda out: Answer(loss=out.mean(), hidden=embedding(out), logits=out),
+    "`logits` of the Record": lambda out: Record(loss=out.mean(), hidden=embedding(out), logits=out),
+    "`logits` of the SimpleNamespace": lambda out: SimpleNamespace(hidden=embedding(out), logits=out),
+    "`logits` of the dict": lambda out: {"hidden": embedding(out), "logits": out},
+    "`score` of the dict": lambda out: {"loss": out.mean(), "class": out.argmax(1), "score": out, "e": embedding(out)},
+    "`score` of the Pair": lambda out: Pair(out, embedding(out)),
+    "`hidden` of the Record": lambda out: Record(loss=out.mean(), hidden=out),
+    "item 0 of the tuple": lambda out: (out, embedding(out)),
+    "item 2 of the tuple": lambda out: (None, out.mean(), out, embedding(out)),
+    "item 0 of the list": lambda out: [out, embedding(out), None],
+}
+
+
+class Wrapping(nn.Module):
+    """A module that returns its outputs in something."""
+
+    def __init__(self, wrap: Any) -> None:
+        super().__init__()
+        self.inner, self.wrap = linear(3), wrap
+
+    def forward(self, rows: Any) -> Any:
+        return self.wrap(self.inner(rows))
+
+
+@pytest.mark.parametrize("name", COMES_IN)
+@pytest.mark.parametrize(
+    ("bare", "wrapped"),
+    [
+        (linear(3), Wrapping),
+        (logits, lambda wrap: lambda rows: wrap(logits(rows))),
+        (logits, lambda wrap: lambda rows: wrap(torch.tensor(logits(rows)))),
+    ],
+    ids=["module", "arrays", "tensors"],
+)
+def test_outputs_in_company_are_taken_out_and_that_is_said_once(bare, wrapped, name):
+    """Exactly what the bare outputs give, with and without a gradient, in many batches."""
+    model = wrapped(COMES_IN[name])
+    message = f"^Took {name} that the model returns as its outputs; if another is meant, pass a model that returns that"
+
+    def ask(model: Any) -> Any:
+        explainer = fans.Explainer(model, ROWS, max_batch=64, **SMALL)
+        return explainer(X), explainer.score(X, ["x1"])
+
+    with pytest.warns(fans.FansWarning, match=message) as told:
+        found, asked = ask(model)
+    assert len(told) == 1
+    plain, plainly = ask(bare)
+    assert found.settings["solver"] == ("chain" if isinstance(bare, nn.Module) else "walks")
+    for field in ("scores", "subset", "pns", "interval", "prediction", "direction", "n_evaluations"):
+        np.testing.assert_array_equal(getattr(found, field), getattr(plain, field))
+    np.testing.assert_array_equal(asked.pns, plainly.pns)
+    with pytest.warns(fans.FansWarning, match=message) as told:
+        one = fans.pns(model, X, ["x1"], background=ROWS, radius=2.0)
+    assert len(told) == 1
+    np.testing.assert_array_equal(one.pns, fans.pns(bare, X, ["x1"], background=ROWS, radius=2.0).pns)
+
+
+def test_it_is_said_once_of_images_too_whose_units_are_settled_twice():
+    class Outside(nn.Module):
+        def forward(self, images: torch.Tensor) -> Any:
+            return {"value": images.detach().numpy().sum((1, 2, 3))}
+
+    images = torch.rand(8, 1, 24, 24, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(fans.FansWarning) as told:
+        found = fans.Explainer(Outside(), images)
+    assert [str(one.message).partition(" ")[0] for one in told] == ["Took", "The"]
+    assert found.task.space.n_features < 576
+    np.testing.assert_allclose(found.task.outputs[:, 0], images.sum((1, 2, 3)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 4, 30])
+@pytest.mark.parametrize(
+    "listed",
+    [
+        list,
+        lambda out: [torch.tensor(row) for row in out],
+        lambda out: out.tolist(),
+        lambda out: [list(row) for row in out],
+        lambda out: [np.float64(number) for number in out[:, 0]],
+        lambda out: [torch.tensor(number) for number in out[:, 0]],
+        lambda out: tuple(out[:, 0]),
+        lambda out: pd.DataFrame({"logits": out[:, 0], "other": out[:, 1]}),
+    ],
+)
+def test_a_row_for_each_input_is_no_company(listed, n_rows):
+    """However many rows there are: also as many as classes."""
+    bound = Task.bind(lambda rows: listed(logits(rows)), ROWS[:n_rows])
+    np.testing.assert_array_equal(bound.outputs, LOGITS[:n_rows, : bound.outputs.shape[1]])
+
+
+@pytest.mark.parametrize("n_rows", [2, 30])
+def test_two_numbers_a_row_in_a_tuple_are_two_outputs(n_rows):
+    """However many rows there are: also two."""
+    with pytest.warns(fans.FansWarning, match="Took item 0 of the tuple"):
+        bound = Task.bind(lambda rows: (logits(rows)[:, 0], logits(rows)[:, 1]), ROWS[:n_rows])
+    np.testing.assert_array_equal(bound.outputs, LOGITS[:n_rows, :1])
+
+
+def test_rows_that_a_module_lists_have_their_gradient():
+    class Listing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = linear(3)
+
+        def forward(self, rows: torch.Tensor) -> Any:
+            return [self.inner(row) for row in rows]
+
+    settings: dict[str, Any] = {"method": "saliency", "absolute": False, "output": "raw"}
+    np.testing.assert_array_equal(fans.Explainer(Listing(), ROWS, **settings).scores(X, 1), [WEIGHTS[1]] * 3)
 
 
 # --- Batches and counts ----------------------------------------------------------------------------------------------

@@ -63,6 +63,19 @@ def choose(what: str, value: object, known: Iterable[str]) -> str:
     raise InputError(f"Expected {what} to be one of {', '.join(map(repr, names))}, got {value!r}{hint}")
 
 
+def texts(names: Any) -> list[str]:
+    """Return names in any container, or one alone, as text."""
+    return list(map(str, names)) if isinstance(names, Iterable) and not isinstance(names, str) else [str(names)]
+
+
+def checked_names(what: str, names: Any, n: int, each: str, instead: str = "") -> tuple[str, ...]:
+    """Return names as text, if there are `n` and no two are alike; `instead` ends the sentence of the error."""
+    given = texts(names)
+    if len(given) != n or len(set(given)) != n:
+        raise InputError(f"Expected `{what}` as {n} different names, one per {each}, got {names!r}{instead}")
+    return tuple(given)
+
+
 def is_number(value: object) -> bool:
     """Tell whether `value` is a real number, Python's or NumPy's."""
     return isinstance(value, Real)

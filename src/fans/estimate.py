@@ -34,6 +34,7 @@ from fans.pns import (
     scott_radius,
     wilson,
 )
+from fans.spaces import named_space
 from fans.spaces._shared import Distance, FeatureSpace, Units
 from fans.task import Output, Task, TaskKind
 from fans.trials import (
@@ -328,7 +329,10 @@ def blocks(n_inputs: int, rows_per_input: int, max_batch: int, least: int = 1) -
 def check_change(task: Task, change: Change) -> None:
     """Refuse a change of label where there are no labels."""
     if change == "label" and task.outputs.shape[1] == 1:
-        raise InputError('Expected several class outputs for change="label", got a single one; use change="target"')
+        raise InputError(
+            'Expected several class outputs for change="label", got a single one; use change="target"'
+            f"{task.predict.if_logit}"
+        )
 
 
 def check_ids(ids: Sequence[int | str] | None, n_inputs: int, *, own: bool = True) -> list[int | str]:
@@ -396,6 +400,7 @@ def pns(
     background: Any,
     baseline: Any = None,
     space: FeatureSpace | None = None,
+    feature_names: Sequence[str] | None = None,
     radius: Any = None,
     tolerance: Any = None,
     kernel: Kernel = "gaussian",
@@ -427,6 +432,7 @@ def pns(
         baseline: value of a feature considered missing: a number, a row, or a name the space knows (`None`: its
             default; a table draws background rows).
         space: what a feature is; guessed from the background by default.
+        feature_names: of the columns of an array; a frame brings its own.
         radius: b, a number, one per input, or `"scott"`, `"ess"`, `"paper"`.
         tolerance: c, a number, one per input, or `"noise"`, `"paper"`; by default 0.1 of a probability, or a tenth of
             the outputs' standard deviation over the background.
@@ -435,7 +441,9 @@ def pns(
         change: `"target"`, `"fall"`, `"l2"` or `"label"`: what a changed prediction is.
         target: explained class, one per input or one for all; the predicted class by default.
         output: `"raw"` leaves a module's logits as they are.
-        task: `"regression"` does so too, and asks an estimator for `predict`.
+        task: how a torch module's or an estimator's outputs are read; guessed from the background by default.
+            `"classification"`: a module's single output is the logit of class 1, or its probability. `"regression"`:
+            outputs are numbers as they come, and an estimator is asked for `predict`.
         estimator: `"exact"`, `"weighted"` or `"resample"`.
         n_factual: perturbations of each sample behind its weight.
         n_perturb: perturbations of each sample behind PN and PS.
@@ -465,6 +473,7 @@ def pns(
         *(kernel, distance, change, estimator, n_factual, n_perturb, n_resample, phi, closeness, scale, confidence)
     )
     seed = check_seed(seed)
+    space = named_space(background, feature_names, space)
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
     parts = parts_of(bound, x, target, ids)

@@ -291,9 +291,9 @@ def _wrapped(model: Any, space: FittedSpace) -> Callable[[Tensor], Tensor]:
         rows = space.rows(inputs).view(-1, *space.shape)
         if isinstance(model, nn.Module):
             with evaluation_mode(model):
-                out: Tensor = model(rows if like is None else rows.to(like.device, like.dtype))
+                out: Tensor = space.unwrap(model(rows if like is None else rows.to(like.device, like.dtype)), len(rows))
             return out
-        return torch.as_tensor(np.asarray(model(rows.numpy())))
+        return torch.as_tensor(np.asarray(space.unwrap(model(rows.numpy()), len(rows))))
 
     return ask
 

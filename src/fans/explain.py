@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from fans.core import (
     InputError,
     Interrupted,
     check_whole,
+    checked_names,
     choose,
     in_order,
     is_number,
@@ -60,7 +61,7 @@ from fans.explainers._shared import (
 )
 from fans.pns import Settings
 from fans.progress import Progress, watching
-from fans.spaces import guess_space
+from fans.spaces import guess_space, named_space
 from fans.spaces._shared import FeatureSpace
 from fans.task import Output, Task, TaskKind
 from fans.trials import Block, Reference, equals_baseline, n_ways
@@ -83,6 +84,21 @@ EFFORTS: Mapping[str, Mapping[str, Any]] = {
     "high": {"n_local": 199, "n_perturb": 16, "n_sweep": 8000},
 }
 """Settings by effort, besides the method's own (`Method.efforts`); each may still be overridden."""
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("class_names", "output_names"), "target_names=[...]"),
+    **dict.fromkeys(("data", "training_data", "background_data"), "it as the background, the second argument"),
+    **dict.fromkeys(("n_samples", "nsamples", "num_samples"), 'effort="low", "normal" or "high"'),
+    **dict.fromkeys(("batch_size", "internal_batch_size", "perturbations_per_eval"), "max_batch=..."),
+    **{name: f"it when explaining: explainer(x, {name}=...)" for name in ("target", "ids", "progress")},
+    "baselines": "baseline=...",
+    "categorical_features": "space=fans.spaces.Table(categorical=[...])",
+    "feature_mask": "space=fans.spaces.Table(groups={...}), or Image(...) of another unit",
+    "link": 'output="raw" for logits',
+    "mode": 'task="classification" or "regression"',
+    "random_state": "seed=...",
+}
+"""What other libraries call settings, or ask for elsewhere, and what it is here."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +143,11 @@ class Explainer:
             background rows in tables, the image's own mean and border colours in images, no edge in graphs.
         method: a registered method.
         output: `"raw"` leaves a module's logits as they are.
-        task: `"regression"` does so too, and asks an estimator for `predict`.
+        task: how a torch module's or an estimator's outputs are read; guessed from the background by default.
+            `"classification"`: a module's single output is the logit of class 1, or its probability. `"regression"`:
+            outputs are numbers as they come, and an estimator is asked for `predict`.
         target_names: names of the classes (or outputs), in the model's order.
+        feature_names: of the columns of an array; a frame brings its own.
         seed: of all draws, which are keyed by (seed, id of the input, stage).
         max_batch: most rows the model sees at a time.
         effort: `"low"`, `"normal"` or `"high"`: how many model rows an input may cost.
@@ -154,6 +173,7 @@ class Explainer:
         output: Output | None = None,
         task: TaskKind | None = None,
         target_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
         seed: int = 0,
         max_batch: int | None = None,
         effort: Effort = "normal",
@@ -163,11 +183,14 @@ class Explainer:
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
         owners = {f.name: kind for kind in kinds for f in fields(kind)}
         for name in settings:
+            if name in ELSEWHERE and name not in owners:
+                raise InputError(f"Expected a setting of `fans`, got {name!r}; pass {ELSEWHERE[name]}")
             choose("a setting", name, sorted(owners))
         preset: dict[str, Any] = {}
         if settings.get("preset") is not None:
             preset |= member.presets[choose("`preset`", settings["preset"], member.presets)]
         own_output, unit, own_baseline = (preset.pop(name, None) for name in ("output", "unit", "baseline"))
+        space = named_space(background, feature_names, space)
         own_unit = unit is None and space is None
         unit = unit or member.unit_for(model, settings)
         if space is None and unit is not None:
@@ -192,7 +215,9 @@ class Explainer:
         self.method = self.method.settle(self.task, self.settings)
         if own_unit and unit != (unit := member.unit_for(model, settings | asdict(self.method))):
             spent = self.task.predict.n_rows
-            self.task = Task.bind(model, background, space=guess_space(background, unit), **how)
+            with warnings.catch_warnings():  # told of in the first units
+                warnings.simplefilter("ignore", FansWarning)
+                self.task = Task.bind(model, background, space=guess_space(background, unit), **how)
             self.task.predict.n_rows += spent
         if not self.task.space.has_background:  # neighbours are made from the input alone
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
@@ -204,7 +229,10 @@ class Explainer:
                 "pass rows of real data, a hundred or so"
             )
         if target_names is not None:
-            self.task.predict.target_names = _checked_names(target_names, self.task.outputs.shape[1])
+            n_outputs, instead = self.task.outputs.shape[1], self.task.predict.if_logit
+            self.task.predict.target_names = checked_names(
+                "target_names", target_names, n_outputs, "output of the model", instead
+            )
         self.method.check(self.task, self.settings)
         self.effort = effort
         self._tolerance: Tensor | None = None
@@ -519,16 +547,6 @@ class Explainer:
 def _plain(scores: Tensor) -> Scores:
     """Return scores of anybody's making."""
     return Scores(scores, None, torch.zeros(len(scores), dtype=torch.int64))
-
-
-def _checked_names(names: Any, n_outputs: int) -> tuple[str, ...]:
-    """Return the names of the outputs, if there are as many and no two are alike."""
-    given = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
-    if len(given) != n_outputs or len(set(map(str, given))) != n_outputs:
-        raise InputError(
-            f"Expected `target_names` as {n_outputs} different names, one per output of the model, got {names!r}"
-        )
-    return tuple(map(str, given))
 
 
 @dataclass(frozen=True)

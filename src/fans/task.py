@@ -25,7 +25,8 @@ TaskKind = Literal["classification", "regression"]
 class Predictor:
     """Any model as a function from rows `(n, E)` to outputs `(n, C)` in float64, in batches, with its rows counted.
 
-    A torch module runs in evaluation mode without gradients (inside `session`), its logits turned into probabilities.
+    A torch module runs in evaluation mode without gradients (inside `session`), its logits turned into probabilities. A
+    single output that is no probability on the background is a number, unless `task="classification"` says otherwise.
     A scikit-learn estimator answers with `predict_proba` if it has it, else `predict`. Any other callable's output is
     used as it is.
 
@@ -95,8 +96,8 @@ class Predictor:
         return other
 
     def _call_module(self, rows: Tensor, **how: Any) -> Tensor:
-        out: Tensor = self.space.ask(self._module, rows, **how)
-        return out
+        out = self.space.ask(self._module, rows, **how)
+        return out if isinstance(out, Tensor) else _outputs(out)
 
     @contextmanager
     def session(self) -> Iterator[None]:
@@ -133,19 +134,39 @@ class Predictor:
             self._tell = before
 
     def calibrate(self, rows: Tensor) -> Tensor:
-        """Evaluate the background once, decide how a module's outputs become probabilities, and return them."""
+        """Evaluate the background once, decide how a module's outputs are read, and return them read so."""
         raw = self(rows)
         self._calibrated = True
-        if self._wants_squash and not _are_probabilities(raw):
-            self._squash = _sigmoid if raw.shape[1] == 1 else _softmax
-        elif self._wants_squash and raw.shape[1] == 1:
-            self._squash = _checked_columns
+        if self._wants_squash:
+            self._squash = self._reading(raw)
         outputs = self._squash(raw) if self._squash else raw
         if self.target_names is None or len(self.target_names) != outputs.shape[1]:
             self.target_names = tuple(str(c) for c in range(outputs.shape[1]))
         if self.kind == "output" and outputs.shape[1] > 1 and _are_probabilities(outputs):
             self.kind = "probability"  # a callable that returns class probabilities
         return outputs
+
+    def _reading(self, raw: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """Return what makes probabilities of a module's outputs; None where they are some, or a number."""
+        single = raw.shape[1] == 1
+        if _are_probabilities(raw):
+            return _checked_columns if single else None
+        if not single:
+            return _softmax
+        if self._task == "classification":
+            return _sigmoid
+        self.kind = "output"
+        warn(
+            "The module has one output, which is no probability on the background, so it is explained as a number; "
+            'pass task="classification" if it is the logit of a class, task="regression" if it is a number indeed'
+        )
+        return None
+
+    @property
+    def if_logit(self) -> str:
+        """What to do, as the end of a sentence, if a number is the logit of a class; empty where nobody took it so."""
+        taken = self._wants_squash and self.kind == "output"
+        return '; pass task="classification" if the one output is the logit of a class' if taken else ""
 
     def __call__(self, rows: Tensor, *, fresh: bool = False) -> Tensor:
         """Return outputs `(n, C)`, evaluated in batches of at most `n_seen` rows.
@@ -391,7 +412,8 @@ def _checked_columns(p: Tensor) -> Tensor:
     if not ((p > -0.01) & (p < 1.01)).all():
         raise ModelError(
             "Expected a probability from a module with one output, as on the background, "
-            f"got {float(p.abs().max()):.4g}; if it returns logits, add a sigmoid, or pass a background where they vary"
+            f"got {float(p.abs().max()):.4g}; "
+            'pass task="regression" if it is a number, or add a sigmoid if it is a logit'
         )
     return _two_columns(p)
 
@@ -483,7 +505,7 @@ class Task:
             raise InputError(f"Expected one target or one per input ({n}), got {len(entries)}")
         numbers = []
         for entry in entries:
-            if isinstance(entry, str):
+            if isinstance(entry, str) and (entry in names or not self.predict.if_logit):
                 numbers.append(names.index(choose("`target`", entry, names)))
                 continue
             try:
@@ -491,7 +513,8 @@ class Task:
             except (TypeError, ValueError, OverflowError, RuntimeError):
                 whole = False
             if not whole or not 0 <= entry < n_classes:
-                raise InputError(f"Expected `target` from 0 to {n_classes - 1}, or a class name, got {entry!r}")
+                got = f"got {entry!r}{self.predict.if_logit}"
+                raise InputError(f"Expected `target` from 0 to {n_classes - 1}, or a class name, {got}")
             numbers.append(int(entry))
             if names and names[int(entry)] != str(int(entry)) in names:
                 elsewhere.append(int(entry))

@@ -56,6 +56,19 @@ def test_a_table():
     assert FANS(model, rows).attribute(rows[:3], target=0).shape == (3, 5)
 
 
+def test_a_single_output_is_a_number_unless_it_is_said_to_be_a_class():
+    """By hand: the gradient of a linear model, and of what it is said to be the logit of."""
+    rows, model = torch.randn(50, 5), nn.Linear(5, 1).eval()
+    plain: dict[str, Any] = {"method": "saliency", "absolute": False}
+    with pytest.warns(fans.FansWarning, match='one output, .*; pass task="classification"'):
+        number = FANS(model, rows, **plain)
+    weights = model.weight.detach()
+    assert torch.allclose(number.attribute(rows[:3]), weights.expand(3, -1))
+    p = torch.sigmoid(model(rows[:3])).detach()
+    asked = FANS(model, rows, task="classification", **plain).attribute(rows[:3], target=1)
+    assert torch.allclose(asked, p * (1 - p) * weights, atol=1e-6)
+
+
 def test_what_it_does_not_take_is_told():
     method = FANS(MODEL, BACKGROUND, **FEW)
     with pytest.raises(fans.InputError, match="Expected one tensor of inputs, got 2"):

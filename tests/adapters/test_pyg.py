@@ -111,8 +111,18 @@ def test_regression():
             return super().forward(x, edge_index, edge_weight)[:, :1]
 
     config = {"mode": "regression", "task_level": "node", "return_type": "raw"}
-    mask = made(Value().eval(), model_config=config)(GRAPH.x, GRAPH.edge_index, index=NODE).edge_mask
+    model = Value().eval()
+    mask = made(model, model_config=config)(GRAPH.x, GRAPH.edge_index, index=NODE).edge_mask
     assert float(mask.max()) == 1
+    found = made(model, model_config=config, algorithm=FANSExplainer(full=True, **FEW))
+    assert found(GRAPH.x, GRAPH.edge_index, index=NODE).fans.kind == "output"
+    binary = made(
+        model, model_config=config | {"mode": "binary_classification"}, algorithm=FANSExplainer(full=True, **FEW)
+    )
+    logit = float(model(GRAPH.x, GRAPH.edge_index)[NODE, 0].detach())
+    classes = binary(GRAPH.x, GRAPH.edge_index, index=NODE).fans
+    assert classes.target.tolist() == [int(logit > 0)]
+    assert classes.prediction[0] == pytest.approx(1 / (1 + np.exp(-abs(logit))), abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,21 @@ def test_quantus_takes_it():
     assert ours == pytest.approx(given)
 
 
+def test_a_single_output_is_a_number_unless_it_is_said_to_be_a_class():
+    """By hand: the gradient of a linear model, and of the probabilities it is said to be the logit of."""
+    layer = nn.Linear(64, 1)
+    single = nn.Sequential(nn.Flatten(), layer).eval()
+    weights = layer.weight.detach().numpy().reshape(1, 1, 8, 8)
+    asked: dict[str, Any] = {"background": BACKGROUND, "method": "saliency", "absolute": False}
+    asked["space"] = fans.spaces.Image("pixel")
+    with pytest.warns(fans.FansWarning, match='one output, .*; pass task="classification"'):
+        number = explain(single, IMAGES, np.zeros(3, int), **asked)
+    assert number == pytest.approx(np.tile(weights, (3, 1, 1, 1)))
+    p = torch.sigmoid(single(torch.from_numpy(IMAGES))).detach().numpy()[:, :, None, None]
+    found = explain(single, IMAGES, np.array([0, 1, 1]), task="classification", **asked)
+    assert found == pytest.approx(np.array([-1, 1, 1])[:, None, None, None] * p * (1 - p) * weights, abs=1e-6)
+
+
 def test_without_a_background():
     with pytest.raises(fans.InputError, match="Expected a background of real data, got none; pass explain_func_kwargs"):
         explain(MODEL, IMAGES, CLASSES)

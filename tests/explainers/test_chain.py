@@ -91,7 +91,7 @@ def ready(asked: fans.Explainer, x: Any, target: Any = None) -> Block:
 
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "classes": (network(), normal(20, 5), {"baseline": "mean"}),
-    "one logit": (network(n_outputs=1), normal(20, 5), {"baseline": "background"}),
+    "one logit": (network(n_outputs=1), normal(20, 5), {"baseline": "background", "task": "classification"}),
     "regression": (network(n_outputs=2), normal(20, 5), {"baseline": 0.2, "task": "regression"}),
     "patches": (nn.Sequential(nn.Flatten(), network(32)), random(20, 2, 4, 4), {"space": Image("patch", patch=2)}),
     "superpixels": (
@@ -743,7 +743,9 @@ def test_nodes_of_ba_community():
     assert not found.subset[~found.present].any()
 
 
-@pytest.mark.parametrize(("n_outputs", "task"), [(3, None), (1, None), (1, "regression"), (2, "regression")])
+@pytest.mark.parametrize(
+    ("n_outputs", "task"), [(3, None), (1, "classification"), (1, "regression"), (2, "regression")]
+)
 def test_tables(n_outputs, task):
     model = network(6, n_outputs=n_outputs)
     found = fans.Explainer(model, normal(40, 6), task=task, n_local=9)(normal(7, 6, seed=2))
@@ -753,7 +755,7 @@ def test_tables(n_outputs, task):
     assert found.scores_se is not None
     assert np.isfinite(found.scores_se).all()
     assert (found.scores_se > 0).any()
-    assert found.kind == ("output" if task else "probability")
+    assert found.kind == ("output" if task == "regression" else "probability")
 
 
 @pytest.mark.parametrize("background", [normal(20, 4), IMAGES, 0.1 * random(20, 1, 16, 16).float()])

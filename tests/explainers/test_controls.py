@@ -93,4 +93,4 @@ def test_none_asks_the_model_or_takes_a_setting(name):
     assert made.scores(rows).shape == (3, 3)
     assert sum(asked) == 3  # the inputs themselves
     with pytest.raises(fans.InputError, match="a setting to be one of "):
-        fans.Explainer(model, rows, method=name, n_samples=3)
+        fans.Explainer(model, rows, method=name, n_steps=3)

@@ -418,15 +418,15 @@ def test_integrated_gradients_of_a_single_logit_follow_the_explained_class(targe
     captum = pytest.importorskip("captum.attr")
     model = smooth(5, n_classes=1)
     x = random(3, 5, seed=9)
-    asked = explainer(model, random(10, 5), init="ig")
+    asked = explainer(model, random(10, 5), init="ig", task="classification")
     block = replace(ready(asked, x), target=torch.full((3,), target))
     with asked.task.predict.session():
         found, _ = integrated_gradients(asked.task, block, n_steps=20)
     expected = captum.IntegratedGradients(model).attribute(x, n_steps=20, method="riemann_middle").detach()
     assert torch.allclose(found, expected if target else -expected, rtol=0, atol=1e-7)
     for settings in ({"init": "ig"}, {"preset": "released"}):
-        explained = explainer(model, random(10, 5), output="probability", **settings)(x, target)
-        assert np.isfinite(explained.scores).all()
+        asked = explainer(model, random(10, 5), output="probability", task="classification", **settings)
+        assert np.isfinite(asked(x, target).scores).all()
 
 
 # --- The same whatever the batch -------------------------------------------------------------------------------------

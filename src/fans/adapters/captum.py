@@ -26,7 +26,7 @@ class FANS(Attribution):  # type: ignore[misc]
         model: a torch module; captum calls it `forward_func`.
         background: real data, what the neighbourhood and scales come from.
         space: as in `fans.Explainer`.
-        settings: of `fans.Explainer`.
+        settings: of `fans.Explainer`: `task="classification"`, say, where a single output is the logit of class 1.
     """
 
     def __init__(

@@ -39,7 +39,8 @@ class FANSExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         tied: whether the two directions of an edge are one feature.
         hops: as in `fans.spaces.GraphEdges`.
         full: whether to choose a subset and estimate its PNS as well, which costs a few times more.
-        settings: of `fans.Explainer`.
+        settings: of `fans.Explainer`; `task` by default as the model's `mode` says, so that a single output of a binary
+            classification is two classes.
     """
 
     def __init__(self, *, tied: bool = True, hops: int | None = None, full: bool = False, **settings: Any) -> None:
@@ -74,7 +75,7 @@ class FANSExplainer(ExplainerAlgorithm):  # type: ignore[misc]
                 "Expected one kind of node and edge, got a heterogeneous graph; explain its homogeneous form"
             )
         regression = self.model_config.mode == ModelMode.regression
-        task: dict[str, Any] = {"task": "regression"} if regression else {}
+        settings = {"task": "regression" if regression else "classification"} | self.settings
         by_node = self.model_config.task_level == ModelTaskLevel.node
         batch = kwargs.pop("batch", None)
         own = {name: kwargs.pop(name) for name in ("edge_weight", "edge_attr") if kwargs.get(name) is not None}
@@ -92,7 +93,7 @@ class FANSExplainer(ExplainerAlgorithm):  # type: ignore[misc]
             background, asked = _graphs(graph, batch), _numbers(index, batch)
             inputs = [background[i] for i in asked]
         space = GraphEdges(None if not by_node else self.hops, tied=self.tied, level="node" if by_node else "graph")
-        explainer = Explainer(model, background, space=space, **task, **self.settings)
+        explainer = Explainer(model, background, space=space, **settings)
         classes = None if regression else target.flatten()[torch.tensor(asked, device=target.device)].tolist()
         found = explainer(inputs, classes) if self.full else None
         scores = explainer.scores(inputs, classes) if found is None else found.scores

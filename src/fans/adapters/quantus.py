@@ -17,7 +17,8 @@ def explain(model: Any, inputs: Any, targets: Any, *, background: Any = None, **
         inputs: `(n, channels, height, width)` or `(n, columns)`.
         targets: explained classes.
         background: real data: pass it as `explain_func_kwargs={"background": ...}`.
-        settings: of `fans.Explainer`; what Quantus adds of its own (`device`) is left aside.
+        settings: of `fans.Explainer`: `task="classification"`, say, where a single output is the logit of class 1. What
+            Quantus adds of its own (`device`) is left aside.
     """
     if background is None:
         raise InputError(

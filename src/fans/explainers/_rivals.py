@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fans import draws
-from fans.core import InputError, is_number
+from fans.core import InputError, ModelError, is_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.spaces._shared import Fixed, OfSample, Units
@@ -131,10 +131,15 @@ def last_output(layers: Sequence[nn.Module], ask: Callable[[], object]) -> Tenso
 
 
 def probabilities(task: Task, outputs: Tensor) -> Tensor:
-    """Return outputs `(m, C)` of a task as probabilities: raw ones through a softmax, or a sigmoid for one."""
-    if task.predict.kind != "output":
-        return outputs
-    return outputs.softmax(1) if outputs.shape[1] > 1 else outputs.sigmoid()
+    """Return outputs `(m, C)` of classes as probabilities: raw ones through a softmax."""
+    return outputs.softmax(1) if task.predict.kind == "output" else outputs
+
+
+def check_classes(task: Task, asker: str) -> None:
+    """Refuse a number to a method that reads it as a class's probability."""
+    if task.outputs.shape[1] == 1:
+        instead = f"use method='fans'{task.predict.if_logit}"
+        raise ModelError(f"Expected a model of classes for {asker}, got one output as it is; {instead}")
 
 
 class Adam:

@@ -14,6 +14,7 @@ from fans.core import InputError, check_whole
 from fans.explainers._rivals import (
     ElementMethod,
     Inputs,
+    check_classes,
     check_number,
     last_output,
     probabilities,
@@ -81,6 +82,7 @@ class CIMI(Trained, ElementMethod):
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what it cannot be trained on."""
         super().check(task, settings)
+        check_classes(task, f"method={self.name!r}")
         if len(task.background) < 2:
             raise InputError("Expected at least 2 background images to train method='cimi' on, got 1")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from fans import draws
 from fans.core import check_whole
 from fans.explainers._edges import TINY, answers, entropy, of_rival, of_target
-from fans.explainers._rivals import Adam, Inputs, check_number, gradient
+from fans.explainers._rivals import Adam, Inputs, check_classes, check_number, gradient
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.task import Task
@@ -43,8 +43,9 @@ class EdgeMask(Method):
         check_number("rate", self.rate, 0, above=True)
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
-        """Refuse models without a gradient."""
+        """Refuse models without a gradient or classes."""
         task.predict.check_gradients(f"method={self.name!r}", "a method that asks for outputs only, e.g. method='fans'")
+        check_classes(task, f"method={self.name!r}")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """Some rows a step."""

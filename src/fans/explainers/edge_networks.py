@@ -25,7 +25,7 @@ from fans.explainers._edges import (
     entropy,
     of_target,
 )
-from fans.explainers._rivals import Adam, Inputs, check_number
+from fans.explainers._rivals import Adam, Inputs, check_classes, check_number
 from fans.explainers._shared import Scores
 from fans.pns import Settings
 from fans.spaces._union import Joined
@@ -107,9 +107,10 @@ class MixUpExplainer(OfLastLayer):
             raise InputError(f"Expected `drop` below 1, got {self.drop!r}")
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
-        """Refuse models without a gradient or without layers to look into."""
+        """Refuse models without a gradient, classes or layers to look into."""
         asker = f"method={self.name!r}"
         task.predict.check_gradients(asker, "a method that asks for outputs only, e.g. method='fans'")
+        check_classes(task, asker)
         check_layers(task, asker, "reads what they make of nodes")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
@@ -262,8 +263,9 @@ class ReFine(TrainedOnEdges):
             raise InputError(f"Expected `ratio` of at most 1, got {self.ratio!r}")
 
     def check(self, task: Task, settings: Settings) -> None:  # noqa: ARG002
-        """Refuse models without a gradient."""
+        """Refuse models without a gradient or classes."""
         task.predict.check_gradients(f"method={self.name!r}", "a method that asks for outputs only, e.g. method='fans'")
+        check_classes(task, f"method={self.name!r}")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """A row a step of tuning; training is apart."""

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fans.core import ModelError, check_whole, extra, warn
+from fans.core import check_whole, extra, warn
 from fans.explainers._edges import OfLastLayer, check_layers
-from fans.explainers._rivals import Inputs, check_number
+from fans.explainers._rivals import Inputs, check_classes, check_number
 from fans.explainers._shared import Method, Scores
 from fans.pns import Settings
 from fans.spaces._union import fitting, forgetting
@@ -137,7 +137,7 @@ class PGExplainer(OfLastLayer):
         algorithm, seen = self._algorithm(network), self.seen(lessons)
         wrapped(task, algorithm, self.name)  # tells it what the model returns
         n, history = len(lessons), list[float]()
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), without_masks(task.predict.model):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), alone(task):
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # they read their loss so
             torch.manual_seed(int(self.key(seed, "samples")))
             for epoch in range(self.n_epochs):
@@ -203,6 +203,13 @@ def wrapped(task: Task, algorithm: Any, name: str) -> Any:
 
 
 @contextmanager
+def alone(task: Task) -> Iterator[None]:
+    """Let PyTorch Geometric call the model: it gets the outputs alone, and leaves no trace."""
+    with without_masks(task.predict.model), task.space.unwrap.inside(task.predict.model):
+        yield
+
+
+@contextmanager
 def without_masks(model: Any) -> Iterator[None]:
     """Leave no trace of a mask in a model's layers, neither from before nor for later, and have them remember no edges.
 
@@ -235,12 +242,6 @@ def asked(inputs: Inputs, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
     return x, edges, more if node < 0 else more | {"index": node}
 
 
-def check_classes(task: Task, asker: str) -> None:
-    """Refuse an output that is no class, which PyTorch Geometric would keep likely."""
-    if task.outputs.shape[1] == 1:
-        raise ModelError(f"Expected a model of classes for {asker}, got one output as it is; use method='fans'")
-
-
 def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tensor] | None = None) -> Scores:
     """Ask for one node's mask after another; `seen` is what the model makes of each one's nodes, where that is read."""
     task, space = inputs.task, inputs.task.space
@@ -249,7 +250,7 @@ def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tens
     scores = torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
     seeds, n_edges = inputs.keys(method.name).tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
     n_bad, n_rows = 0, method.cost(space.n_features)
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]), without_masks(task.predict.model):
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]), alone(task):
         for i in range(len(inputs)):
             x, edges, more = asked(inputs, i)
             if seen is not None:

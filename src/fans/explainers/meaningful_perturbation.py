@@ -13,10 +13,13 @@ from fans.explainers._rivals import (
     Adam,
     ElementMethod,
     Inputs,
+    check_classes,
     check_number,
     gradient,
     probabilities,
 )
+from fans.pns import Settings
+from fans.task import Task
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class MeaningfulPerturbation(ElementMethod):
             check_number("sigma", self.sigma, 0, above=True)
         choose("`upsampling`", self.upsampling, ("bilinear", "nearest"))
         choose("`replace`", self.replace, REPLACE)
+
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse models without a gradient or classes."""
+        super().check(task, settings)
+        check_classes(task, f"method={self.name!r}")
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """One row a step."""

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fans.core import InputError
+from fans.core import InputError, checked_names, texts
 from fans.spaces._cutting import is_dataset
 from fans.spaces._shared import FeatureSpace, refuse_empty, shape_of
 from fans.spaces.graph import GraphEdges, GraphFeatures
 from fans.spaces.image import Image, Unit
-from fans.spaces.table import Table
+from fans.spaces.table import Table, is_frame
 
-__all__ = ["GraphEdges", "GraphFeatures", "Image", "Table", "guess_space", "is_graph"]
+__all__ = ["GraphEdges", "GraphFeatures", "Image", "Table", "guess_space", "is_graph", "named_space"]
 
 
 def is_graph(background: Any) -> bool:
@@ -37,3 +37,32 @@ def guess_space(background: Any, unit: Unit | None = None) -> FeatureSpace:
         "Expected a table (a frame or an array (samples, columns)), images (samples, channels, height, width) or a "
         f"graph, got shape {shape}; pass `space=` to say what a feature is"
     )
+
+
+def named_space(background: Any, names: Any, space: FeatureSpace | None = None) -> FeatureSpace | None:
+    """Return the space in which the user's names are those of the columns; `space` where there are no names."""
+    if names is None:
+        return space
+    if space is not None:
+        raise InputError(
+            "Expected `space` or `feature_names`, got both; give the names to the space, as in "
+            "fans.spaces.Table(columns=...)"
+        )
+    if is_graph(background):
+        raise InputError(
+            "Expected no `feature_names` for a graph, whose edges are called by their nodes, got some; name those: "
+            "space=fans.spaces.GraphEdges(node_names=...)"
+        )
+    if is_frame(background):
+        if texts(names) != texts(background.columns):
+            raise InputError(
+                "Expected no `feature_names` for a frame but those of its columns, got others; rename these: "
+                "background.set_axis(feature_names, axis=1)"
+            )
+        return None
+    if not isinstance(guess_space(background), Table):
+        raise InputError(
+            "Expected no `feature_names` for images, whose features go by their places, got some; leave them out"
+        )
+    n_columns = shape_of(background, "background")[1]
+    return Table(columns=checked_names("feature_names", names, n_columns, "column of the background"))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.core import InputError, Modality, choose
+from fans.spaces._outputs import Unwrap
 
 Distance = Literal["rms", "l2"]
 
@@ -202,6 +203,7 @@ class FittedSpace(ABC):
         solver: what FANS explains it by where the model has no gradient.
         signed: whether features that speak against a prediction are told from those that are neutral.
         repeats: whether perturbed rows are often the same: those of elements that are there or not.
+        unwrap: takes the outputs out of what the model returns; a space and its copies share it.
     """
 
     modality: ClassVar[Modality]
@@ -216,6 +218,9 @@ class FittedSpace(ABC):
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor
+
+    def __init__(self) -> None:
+        self.unwrap = Unwrap()
 
     @property
     def element_names(self) -> tuple[str, ...]:
@@ -271,12 +276,12 @@ class FittedSpace(ABC):
         return rows.view(-1, *self.shape)
 
     def ask(self, model: Any, rows: Tensor) -> Any:
-        """Return what a module, or any other callable, says of rows `(n, E)`."""
+        """Return the outputs of a module, or of any other callable, for rows `(n, E)`."""
         if not isinstance(model, nn.Module):
-            return model(self.decode(rows))
+            return self.unwrap(model(self.decode(rows)), len(rows))
         given = self.for_module(rows)
         parameter = next((p for p in model.parameters() if p.is_floating_point()), given)
-        return model(given.to(parameter.device, parameter.dtype))
+        return self.unwrap(model(given.to(parameter.device, parameter.dtype)), len(rows))
 
     @property
     def default_batch(self) -> int:

@@ -105,6 +105,7 @@ class _FittedGraph(FittedSpace):
     baselines: ClassVar[tuple[str, ...]]
 
     def __init__(self, space: _GraphSpace, background: Any, *, tied: bool) -> None:
+        super().__init__()
         given, several = graphs_in(background)
         self.level: Level = space.level or ("graph" if several else "node")
         self.tied = tied
@@ -185,7 +186,7 @@ class _FittedGraph(FittedSpace):
 
     def _outputs_on_whole(self, model: Any, graph: Graph) -> Tensor:
         also = self._also(graph.weight, graph.attributes)
-        return _plain(run(model, graph.as_given(graph.x), graph.edge_index, also))
+        return _plain(self.unwrap(run(model, graph.as_given(graph.x), graph.edge_index, also), len(graph)))
 
     def _also(
         self, weight: Tensor, attributes: Mapping[str, Tensor], row_of_node: Tensor | None = None
@@ -223,7 +224,8 @@ class _FittedGraph(FittedSpace):
         if links is not None:
             union = linked(union, links)
         also = self._also(union.weight, union.attributes, union.row_of_node)
-        out = run(model, self.graphs[0].as_given(side_by_side(nodes, self._opened)), union.edge_index, also)
+        said = run(model, self.graphs[0].as_given(side_by_side(nodes, self._opened)), union.edge_index, also)
+        out = self.unwrap(said, n_rows if self.level == "graph" else n_nodes)
         return out if self.level == "graph" else out[union.target]
 
     @abstractmethod

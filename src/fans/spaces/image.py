@@ -122,6 +122,7 @@ class FittedImage(FittedSpace):
     n_background: ClassVar[int] = 0  # other images are too far away to count
 
     def __init__(self, image: Image, background: Any) -> None:
+        super().__init__()
         self.image = image
         self._tensor = isinstance(background, Tensor)
         shape = shape_of(background, "background")

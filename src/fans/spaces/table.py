@@ -92,6 +92,7 @@ class FittedTable(FittedSpace):
     solver: ClassVar[Literal["game", "walks"]] = "walks"
 
     def __init__(self, table: Table, background: Any) -> None:
+        super().__init__()
         self.named = is_frame(background)
         self._tensor = isinstance(background, Tensor)
         self._columns = self._column_names(table, background)
