@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fans.core import Explanation, MissingExtra, extra
+from fans.core import Array, Explanation, InputError, MissingExtra, extra
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,10 +33,15 @@ def to_frame(e: Explanation) -> "pd.DataFrame":
     return pd.DataFrame(per_feature | per_input)
 
 
-def to_shap(e: Explanation) -> Any:
-    """Return a `shap.Explanation` of the scores.
+ADDITIVE = ("kernel_shap",)
+"""Methods whose scores add up, exactly, to the prediction less the output where all features are missing."""
 
-    Of images: by pixel, channels last, shared evenly by the channels, as `shap.image_plot` takes them.
+
+def to_shap(e: Explanation) -> Any:
+    """Return a `shap.Explanation` of the scores, whose `display_data` has words where `data` has codes.
+
+    Only scores that add up to the prediction have `base_values`; without, plots that draw a sum are refused. Of images:
+    by pixel, channels last, shared evenly by the channels, as `shap.image_plot` takes them.
     """
     try:
         import shap
@@ -45,8 +50,54 @@ def to_shap(e: Explanation) -> Any:
     if e.modality == "image":
         axis = e.channel_axis
         pixels, scores = (a[..., None] if axis is None else np.moveaxis(a, axis + 1, -1) for a in (e.inputs, e.heatmap))
-        return shap.Explanation(values=scores / scores.shape[-1], base_values=np.zeros(len(e)), data=pixels)
-    data = e.inputs if e.inputs.shape[1] == len(e.feature_names) else None
+        return shap.Explanation(values=scores / scores.shape[-1], base_values=_NoBase(e.method), data=pixels)
+    known = _values(e) if e.modality == "table" else {}
+    outputs = {e.target_name(i) for i in range(len(e))}
     return shap.Explanation(
-        values=e.scores, base_values=np.zeros(len(e)), data=data, feature_names=list(e.feature_names)
+        values=e.scores,
+        base_values=e.prediction - e.scores.sum(1) if e.method in ADDITIVE else _NoBase(e.method),
+        error_std=e.scores_se,
+        feature_names=list(e.feature_names),
+        output_names=outputs.pop() if len(outputs) == 1 else "the explained output",
+        instance_names=[f"{e.title(i)}: {e.target_name(i)}" for i in range(len(e))],
+        **known,
     )
+
+
+def _values(e: Explanation) -> dict[str, Array]:
+    """Return the values `(B, F)` of a table's features as numbers, `data`, and as they are read, `display_data`.
+
+    Numbers are read as such, which shap needs for its axes; of categories `data` has the codes, of groups of columns
+    the places of their texts in the alphabet.
+    """
+    data = np.empty(e.scores.shape)
+    display = np.empty(e.scores.shape, dtype=object)
+    for f in range(e.scores.shape[1]):
+        (places,) = np.nonzero(e.elements == f)
+        texts = [e.value(i, f) for i in range(len(e))]
+        grouped = len(places) > 1
+        data[:, f] = np.unique(texts, return_inverse=True)[1] if grouped else e.inputs[:, places[0]]
+        display[:, f] = texts if grouped or str(places[0]) in e.categories else data[:, f]
+    return {"data": data, "display_data": display}
+
+
+class _NoBase:
+    """Stands in for the value that a sum of scores starts from, where there is none; whoever adds to it is refused."""
+
+    __array_ufunc__ = None  # NumPy leaves the adding to us
+    shape = ()
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+    def __repr__(self) -> str:
+        return "none: the scores are no parts of a sum"
+
+    def _refuse(self, *_: object) -> Any:
+        raise InputError(
+            "Expected scores that add up to the prediction for a waterfall, force or decision plot, got those of "
+            f"method={self.method!r}, which do not; use shap.plots.bar or beeswarm, or explain with "
+            "method='kernel_shap'"
+        )
+
+    __float__ = __add__ = __radd__ = __sub__ = __rsub__ = _refuse
