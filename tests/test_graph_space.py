@@ -482,7 +482,7 @@ def test_nodes_have_the_names_that_the_user_gave_them(tmp_path):
     )
     assert plain.scores.tolist() == named.scores.tolist()
     assert plain.node_names == ()
-    assert (plain.title(0), named.title(0), named.title(1)) == ("3", "person 3", "person 8")
+    assert (plain.title(0), named.title(0), named.title(1)) == ("node 3", "person 3", "person 8")
     parts = [name.split(" - ") for name in plain.chosen_names(1)]
     assert parts
     assert named.chosen_names(1) == [f"person {u} - person {v}" for u, v in parts]

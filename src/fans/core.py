@@ -361,7 +361,7 @@ class Explanation:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One plain sentence per input, computed from its estimates."""
+        """What was found of each input in plain sentences, computed from its estimates; `print` is shorter."""
         from fans.report.sentences import sentence
 
         return tuple(sentence(self, i) for i in range(len(self)))
@@ -423,9 +423,15 @@ class Explanation:
         return self.node_names[node] if self.node_names else str(node)
 
     def title(self, i: int = 0) -> str:
-        """Return how input `i` is called: by its id, or its name where that is the number of a node with one."""
+        """Return how input `i` is called: by its id, e.g. `row 17` where that is a number; a node by its name."""
         own = self.nodes is not None and str(self.ids[i]) == str(self.nodes[i])
-        return self.node_name(int(self.ids[i])) if own else str(self.ids[i])
+        if own and self.node_names:
+            return self.node_name(int(self.ids[i]))
+        if isinstance(self.ids[i], str):
+            return str(self.ids[i])
+        whole = "graph" if self.nodes is not None and self.nodes[i] < 0 else "input"
+        word = "node" if own else {"table": "row", "image": "image"}.get(self.modality, whole)
+        return f"{word} {self.ids[i]}"
 
     def target_name(self, i: int = 0) -> str:
         """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""
@@ -458,7 +464,9 @@ class Explanation:
         return replace(self, **taken)
 
     def __str__(self) -> str:
-        return "\n".join(self.sentences)
+        from fans.report.sentences import printed
+
+        return printed(self)
 
     def __repr__(self) -> str:
         sizes = f"inputs={len(self)}, features={len(self.feature_names)}, chosen={self._chosen_text()}"
@@ -482,7 +490,7 @@ class Explanation:
         Args:
             path: where to write it as well.
             top: features shown of a row of a table; an image shows all of its own.
-            columns: inputs side by side; by default three, of images two.
+            columns: inputs side by side; by default three, two of four rows, of rows with long names or of images.
         """
         from fans.report.figures import plot
 
@@ -507,7 +515,10 @@ class Explanation:
         return to_frame(self)
 
     def to_shap(self) -> Any:
-        """Return a `shap.Explanation` of the scores (not Shapley values), for shap's own plots; of images, by pixel."""
+        """Return a `shap.Explanation` of the scores, for shap's own plots; of images, by pixel.
+
+        Scores are no parts of a sum: waterfall, force and decision plots are refused, but of `method="kernel_shap"`.
+        """
         from fans.report.frames import to_shap
 
         return to_shap(self)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +14,7 @@ from fans.data import load_graph, load_slice
 from fans.explain import Explainer
 from fans.models import find_checkpoint, load
 from fans.report.html import pages
-from fans.report.sentences import direction_text, score_label, score_text, stability_text
+from fans.report.sentences import direction_text, outcome, score_label, score_text, stability_text, unit_word
 
 
 def run(folder: Path, console: Console) -> None:
@@ -82,9 +83,7 @@ def _pictures(name: str, n: int, console: Console, *, every: int = 1, **given: A
     explainer = Explainer(model, train.tensor(slice(None, None, every)), target_names=test.classes, **given)
     explanation = explainer(test.tensor(first), ids=[f"image {i}" for i in first])
     for i in range(len(explanation)):
-        console.print(
-            f"[italic]{explanation.ids[i]}: {explanation.target_name(i)} = {explanation.prediction[i]:.2f}[/]"
-        )
+        console.print(f"[italic]{explanation.title(i)}: {outcome(explanation, i)}[/]")
         _show_finding(explanation, i, console)
     return heading, explanation
 
@@ -107,7 +106,7 @@ def _house(console: Console, node: int = 430) -> tuple[str, Explanation]:
     joined = dict(zip(explanation.elements[0].tolist(), map(frozenset, explanation.edges[0].tolist()), strict=True))
     best = [joined[f] for f in explanation.ranked(0)[: len(house)].tolist()]
     console.print(
-        f"[italic]{explanation.ids[0]}: {explanation.target_name(0)} = {explanation.prediction[0]:.2f}[/] "
+        f"[italic]{explanation.title(0)}: {outcome(explanation, 0)}[/] "
         f"Of the {len(house)} edges of its house, which made its class, {sum(edge in house for edge in best)} "
         f"are among the {len(house)} with the highest scores, of {explanation.present.sum()} in reach."
     )
@@ -117,10 +116,11 @@ def _house(console: Console, node: int = 430) -> tuple[str, Explanation]:
 
 def _show_features(e: Explanation, i: int, console: Console, top: int = 6) -> None:
     """Print a table of the leading features."""
-    table = Table(title=f"{e.ids[i]}: {e.target_name(i)} = {e.prediction[i]:.2f}", title_justify="left")
-    table.add_column("feature")
+    title = f"{e.title(i)}: {outcome(e, i)}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(unit_word(e, 1))
     for name in ("value", score_label(e), "if changed", "chosen in"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for f in map(int, e.ranked(i)[:top]):
         words = (score_text(e, i, f), direction_text(e, i, f), stability_text(e, i, f))
         mark = "✓ " if e.subset[i, f] else "  "

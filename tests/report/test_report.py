@@ -19,8 +19,17 @@ from matplotlib.image import imread
 import fans
 from fans.report import graphs, images
 from fans.report.html import pages
-from fans.report.sentences import headline, join_names, number, percent, times
-from tests.report.made import by_pixel, graph_of, house, table
+from fans.report.sentences import (
+    column_legend,
+    headline,
+    join_names,
+    number,
+    outcome,
+    percent,
+    score_text,
+    times,
+)
+from tests.report.made import by_pixel, explanation, graph_of, house, table
 from tests.report.made import small_images as made
 
 
@@ -40,8 +49,8 @@ NAN = [math.nan]
 
 def test_the_sentence_carries_the_estimates(e):
     assert said(e) == (
-        "Keep *x2* and *x1*, and change everything else: P(benign) stays within 0.1 in 93 % of trials. "
-        "Change only these: P(benign) moves by more than 0.1 in 97 % of trials. Both: 90 %. "
+        "Keep *x2* and *x1* (2 of 3 columns), and change everything else: P(benign) stays within 0.1 in 93 % of trials."
+        " Change only these: P(benign) moves by more than 0.1 in 97 % of trials. Both: 90 %. "
         "On average changing *x2* raises P(benign) by 0.05 and changing *x1* lowers it by 0.31. "
         "(PNS 0.90 [0.86, 0.93], PN 0.93, PS 0.97)"
     )
@@ -83,7 +92,7 @@ def test_the_sentence_for_nothing_and_everything(e):
     )
     text = said(e, subset=[[True] * 3])
     assert text.startswith(
-        "No part of the 3 features stands out. Change *x2*, *x1* and *x3* together: P(benign) moves by more than 0.1 "
+        "No part of the 3 columns stands out. Change *x2*, *x1* and *x3* together: P(benign) moves by more than 0.1 "
         "in 97 % of trials."
     )
 
@@ -100,7 +109,7 @@ def test_the_sentence_for_other_changes_and_outputs(e):
     assert "P(benign) stays where it is in 93 %" in said(e, tolerance=[0.0])
     regressor = said(e, kind="output", target_names=("y",), tolerance=[12.34], direction=[[-1234.0, 0.0, math.nan]])
     assert "the output stays within 12.3 in 93 %" in regressor
-    assert "changing *x2* barely moves the output and changing *x1* lowers it by 1234." in regressor
+    assert "changing *x2* barely moves the output and changing *x1* lowers it by 1,234." in regressor
     assert "On average changing one of them alone barely moves P(benign)." in said(e, direction=[[0.0, 1e-9, math.nan]])
 
 
@@ -117,8 +126,114 @@ def test_the_sentence_tells_of_the_least_stable_member(e):
 def test_the_sentence_of_a_graph_names_five_edges():
     text = house().sentences[0]
     assert text.startswith("Keep the edges *31 - 34*, *30 - 34*, ")
-    assert " and 1 more, and change everything else: P(roof) stays" in text
+    assert " and 1 more (6 of 63 edges), and change everything else: P(roof) stays" in text
     assert text.count("changing *") == 3
+
+
+FOUND = "row 0: P(benign) = 0.9 by x2 and x1 (2 of 3 columns):"
+SHARES = "kept, stays in 93 %; changed, moves in 97 %; both 90 % [86, 93]"
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"), [(130, f"{FOUND} {SHARES}"), (80, f"{FOUND}\n    {SHARES}"), (0, f"{FOUND}\n    {SHARES}")]
+)
+def test_a_row_prints_on_a_line_or_two(e, monkeypatch, width, expected):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert str(e[0]) == expected
+    assert str(e).splitlines()[: len(expected.splitlines())] == expected.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (80, "row 0: P(benign) = 0.9 by column 0, column 1, column 2, ... (8 of 9 columns):"),
+        (60, "row 0: P(benign) = 0.9 by column 0, ... (8 of 9 columns):"),
+        (40, "row 0: P(benign) = 0.9 by column 0, ...\n    (8 of 9 columns):"),
+    ],
+)
+def test_a_print_names_as_many_columns_as_fit(monkeypatch, width, expected):
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = tuple(f"column {k}" for k in range(9))
+    e = explanation(np.linspace(1, 0.1, 9)[None], np.arange(9)[None] < 8, feature_names=names, element_names=names)
+    assert str(e) == f"{expected}\n    {SHARES}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"subset": [[False] * 3], "holds": [1.0]}, "; nothing changes it: all changed, stays in 100 %"),
+        ({"subset": [[False] * 3], "holds": [0.6]}, "; nothing stands out: all changed, stays in 60 %"),
+        ({"subset": [[True] * 3]}, " by all 3 columns: changed, moves in 97 %"),
+        (
+            {"subset": [[True, False, False]], "interval": [[[math.nan] * 2] * 3], "change": "label"},
+            " by x1 (1 of 3 columns): kept, class stays in 93 %; changed, class changes in 97 %; both 90 %",
+        ),
+    ],
+)
+def test_what_a_row_prints_besides(e, monkeypatch, changes, expected):
+    monkeypatch.setenv("COLUMNS", "200")
+    arrays = {k: np.asarray(v) if isinstance(v, list) else v for k, v in changes.items()}
+    assert str(replace(e[0], **arrays)) == f"row 0: P(benign) = 0.9{expected}"
+
+
+def test_images_and_graphs_print_too(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert str(made()[0]) == f"image 0: P(Sneaker) = 0.9 by 67 % of the image (2 of 3 superpixels): {SHARES}"
+    path = graph_of([(0, 1), (1, 2)], [0.5, 0.1], [True, False])
+    assert str(path) == f"graph 0: P(benign) = 0.9 by 0 - 1 (1 of 2 edges): {SHARES}"
+    assert str(house()).startswith("input 0: P(roof) = 0.9 by 31 - 34, 30 - 34, ")
+    assert str(replace(house(), ids=(34,))).startswith("node 34: P(roof)")
+    assert str(replace(house(), ids=("me",))).startswith("me: P(roof)")
+
+
+def test_of_many_inputs_a_print_tells_the_first():
+    lines = str(table(70)).splitlines()
+    assert lines[-1] == "10 more inputs: `sentences` tells of all."
+    assert sum(line.startswith("row ") for line in lines) == 60
+
+
+@pytest.mark.parametrize(
+    ("p", "kind", "expected"),
+    [
+        (1.0, "probability", "P(benign) = 1"),
+        (0.99951, "probability", "P(benign) > 0.999"),
+        (0.9994, "probability", "P(benign) = 0.999"),
+        (0.00009, "probability", "P(benign) < 0.0001"),
+        (0.0, "probability", "P(benign) = 0"),
+        (21390.4, "output", "output benign = 21,390"),
+        (0.99999, "output", "output benign = 1"),
+    ],
+)
+def test_a_probability_is_certain_only_where_it_is(e, p, kind, expected):
+    assert outcome(replace(e, prediction=np.full(4, p), kind=kind), 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("scores", "se", "expected"),
+    [
+        ([28.4, 5.5], 1.0, "28.4 [26.4, 30.4]"),
+        ([21390.4, 3.0], 1000.0, "21,390 [19,430 to 23,350]"),
+        ([-0.00001, 0.05], 0.01, "0.000 [-0.020, 0.020]"),
+        ([0.0004, 0.0001], 0.0001, "0.000400 [0.000204, 0.000596]"),
+        ([0.0, 0.0], 0.0, "0.000 [0.000, 0.000]"),
+    ],
+)
+def test_scores_have_the_digits_that_tell(scores, se, expected):
+    e = explanation([scores], [[True, False]], scores_se=np.full((1, 2), se))
+    assert score_text(e, 0, 0) == expected
+
+
+def test_a_group_of_columns_is_a_feature():
+    grouped = replace(table(1), elements=np.array([0, 1, 2, 2]), inputs=np.zeros((1, 4)), element_names=("a",) * 4)
+    assert "(2 of 3 features)" in grouped.sentences[0]
+    assert "when only the feature is changed" in column_legend(grouped)
+    assert "when only the column is changed" in column_legend(table(1))
+
+
+def test_the_legend_says_what_the_scores_of_walks_are():
+    walks = replace(table(1), settings={"solver": "walks"})
+    assert column_legend(walks).startswith("Score: how far the output moves on average, up or down, when the column is")
+    assert not column_legend(table(1)).startswith("Score")
 
 
 def test_the_estimates_of_a_subset_print_on_one_line():
@@ -201,15 +316,6 @@ def test_the_frame_has_a_row_for_each_input_and_feature(e):
         assert (second[name] == getattr(e, name)[1]).all()
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_shap_takes_the_scores(e):
-    shap = pytest.importorskip("shap")
-    found = e.to_shap()
-    assert isinstance(found, shap.Explanation)
-    assert np.array_equal(found.values, e.scores)
-    assert found.feature_names == ["x1", "x2", "x3"]
-
-
 def test_the_picture_shows_the_leading_features_and_colours_the_chosen(e, tmp_path):
     figure = e.plot(tmp_path / "e.png", top=2, columns=2)
     assert (tmp_path / "e.png").stat().st_size > 10_000
@@ -219,17 +325,65 @@ def test_the_picture_shows_the_leading_features_and_colours_the_chosen(e, tmp_pa
     assert labels == ["✓ x2", "✓ x1"]
     widths = [bar.get_width() for bar in panels[0].patches]
     assert widths == pytest.approx([e.scores[0, f] for f in e.ranked(0)[:2]])
-    assert panels[0].get_title(loc="left") == "0: P(benign) = 0.9\nkeep 93 %   change 97 %   both 90 % [86, 93]"
-    assert panels[0].get_xlabel() == "score, 95 % interval"
+    title = "row 0: P(benign) = 0.9 by 2 of 3 columns\nkeep 93 %   change 97 %   both 90 % [86, 93]"
+    assert panels[0].get_title(loc="left") == title
+    assert panels[0].get_xlabel() == "score, 95 % interval\n1 more column not shown"
     whisker = panels[0].collections[0].get_segments()[0]
-    assert whisker[:, 0] == pytest.approx([0.3 - 1.96 * 0.02, 0.3 + 1.96 * 0.02], abs=1e-4)  # as on the page
+    assert whisker[:, 0] == pytest.approx([0.3 - 1.96 * 0.02, 0.3 + 1.96 * 0.02], abs=1e-4)
     all_three = e.plot(top=3).axes[0]
     colours = [bar.get_facecolor() for bar in all_three.patches]
     assert colours[0] == colours[1] != colours[2]
     assert [t.get_fontweight() for t in all_three.get_yticklabels()] == ["bold", "bold", "normal"]
-    beside = [t.get_text() for t in all_three.child_axes[0].get_yticklabels()]
-    assert beside == ["if changed,  chosen in", "▲ 0.05,  100 %", "▼ 0.31,  100 %", "▼ 0.31,  0 %"]
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["✓ in the subset", "not in it"]
+    beside = [[t.get_text() for t in right.get_yticklabels()] for right in all_three.child_axes]
+    assert beside == [["if changed", "▲ 0.05", "▼ 0.31", "▼ 0.31"], ["chosen in", "100 %", "100 %", "0 %"]]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["✓ in the subset", "not in it", "95 % interval"]
+
+
+def test_the_page_and_the_picture_say_the_same():
+    """Bars, whiskers, order and marks, read back from both; a score below 0, and columns that are left out."""
+    scores = np.array([[0.4, -0.1, 0.02, 0.2, 0.001]])
+    e = explanation(scores, scores > 0.1, scores_se=np.array([[0.05, 0.02, 0.03, 0.0, 0.001]]))
+    e = replace(e, subset=np.array([[True, True, False, True, False]]))
+    axis, page = e.plot(top=3).axes[0], e._repr_html_()
+    rows = re.findall(r"<tr( class=in)?><td>(✓&nbsp;)?(x\d)</td>.*?(<div class='bar'>.*?)</td>", page)
+    assert [name for *_, name, _ in rows] == ["x1", "x4", "x3", "x5", "x2"]
+    drawn = [label.get_text() for label in e.plot().axes[0].get_yticklabels()]
+    assert [f"{'✓ ' if mark else ''}{name}" for _, mark, name, _ in rows] == [text.split(" = ")[0] for text in drawn]
+    low, high = -0.1 - 1.959964 * 0.02, 0.4 + 1.959964 * 0.05
+    picture = e.plot().axes[0]
+    segments = picture.collections[0].get_segments()
+    for (*_, bars), patch, segment in zip(rows, picture.patches, segments, strict=True):
+        found = {
+            kind: np.array([float(left), float(left) + float(width)]) / 100 * (high - low) + low
+            for kind, left, width in re.findall(r"class='(\w+)' style='left:(.*?)%;width:(.*?)%'", bars)
+        }
+        assert found["score"] == pytest.approx(sorted([0.0, patch.get_width()]), abs=2e-3)
+        assert found["zero"] == pytest.approx(0, abs=1e-3)
+        assert ("whisker" in found) == (len(segment) > 0)
+        assert "whisker" not in found or found["whisker"] == pytest.approx(segment[:, 0], abs=2e-3)
+    assert axis.get_xlabel() == "score, 95 % interval\n2 more columns not shown, 1 of them in the subset"
+    wide = explanation(np.linspace(1, 0, 12)[None], np.arange(12)[None] > 10)
+    assert "<p class='facts'>2 more columns not shown, 1 of them in the subset</p>" in wide._repr_html_()
+    assert "not shown" not in table()._repr_html_()
+
+
+def test_the_axis_of_large_scores_reads_as_numbers_do():
+    figure = explanation([[21390.0, 5.0]], [[True, False]]).plot()
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_xticklabels()[1].get_text() == "5,000"
+
+
+def test_pictures_of_long_names_and_of_many_inputs():
+    names = ("monthly_income_before_taxes_of_all_who_live_at_the_address", "x2")
+    figure = explanation([[0.2, 0.1]], [[True, False]], feature_names=names, target_names=names).plot()
+    label = figure.axes[0].get_yticklabels()[0].get_text()
+    assert label == "✓ monthly_income_before_…o_live_at_the_address = 0"
+    figure.draw_without_rendering()
+    assert figure.axes[0]._left_title.get_window_extent().x1 <= figure.bbox.x1
+    assert figure.axes[0].get_window_extent().width > 0.25 * figure.bbox.width
+    assert "2 more inputs are not drawn." in table(14).plot()._supxlabel.get_text()
+    assert "not drawn" not in table(12).plot()._supxlabel.get_text()
+    assert len({round(axis.get_position().x0, 3) for axis in table(4).plot().axes}) == 2
 
 
 UNKNOWN = ("direction", "stability", "changes", "holds", "pns", "pn", "ps", "interval", "ess")
@@ -306,7 +460,7 @@ def test_the_picture_of_images(channels, tmp_path):
         for axis, panel in zip(shown, expected, strict=True):
             assert np.array_equal(axis.images[0].get_array(), np.clip(panel, 0, 1))
         name = ("Sneaker", "<Bag>")[i]
-        title = f"{i}: P({name}) = 0.9\nkeep 93 %   change 97 %   both 90 % [86, 93]"
+        title = f"image {i}: P({name}) = 0.9\nkeep 93 %   change 97 %   both 90 % [86, 93]"
         assert shown[0].get_title(loc="left") == title
     assert bar.get_ylim() == (-1.0, 1.0)
     assert [text.get_text() for text in bar.get_yticklabels()] == ["-1", "0", "0.25", "0.5", "0.75", "1"]
@@ -403,7 +557,7 @@ def test_the_page_of_images_is_valid_and_needs_nothing_else(tmp_path):
     page = parsed(text)
     assert len(page.sources) == 9
     assert all(source.startswith("data:image/png;base64,") for source in page.sources)
-    assert page.alternatives[:3] == ["0: image", "0: scores", "0: 2 of 3 superpixels"]
+    assert page.alternatives[:3] == ["image 0: image", "image 0: scores", "image 0: 2 of 3 superpixels"]
     assert "http" not in text
     assert "url(" not in text
     assert "<table>" not in text
@@ -483,7 +637,7 @@ def test_everything_is_what_an_image_has():
     e = made(subset=np.array([[True, True, True], [True, True, False]]))
     for n, text in zip((3, 2), e.sentences, strict=True):
         assert text.startswith(
-            f"No part of the {n} superpixels stands out. Change 100 % of the image ({n} of {n} superpixels) together: "
+            f"No part of the {n} superpixels stands out. Change 100 % of the image together: "
             f"{e.target_name(3 - n)} moves by more than 0.1 in 97 % of trials."
         )
 

@@ -18,9 +18,12 @@ from fans.report.sentences import (
     direction_text,
     half_width,
     headline,
+    left_out,
     legend,
-    number,
+    outcome,
+    percent,
     score_label,
+    shortened,
     stability_text,
     subset_caption,
 )
@@ -40,7 +43,7 @@ def plot(e: Explanation, path: str | Path | None = None, *, top: int = 10, colum
         case "graph":
             figure = _graphs(e, columns or 3)
         case _:
-            figure = _bars(e, top, columns or 3)
+            figure = _bars(e, top, columns)
     return _written(figure, path)
 
 
@@ -127,22 +130,43 @@ def _grid(e: Explanation, columns: int) -> tuple[int, int, int]:
     return shown, math.ceil(shown / columns), columns
 
 
-def _bars(e: Explanation, top: int, columns: int) -> Any:
+def _bars(e: Explanation, top: int, columns: int | None) -> Any:
     """Draw the leading features of every input: scores with intervals, directions, the chosen ones marked."""
-    shown, rows, columns = _grid(e, columns)
-    top = min(top, len(e.feature_names))
-    figure = _figure("`plot`", (5.4 * columns, (0.27 * top + 1.45) * rows + 0.85))
+    orders = [[int(f) for f in e.ranked(i)[:top]] for i in range(min(len(e), MOST_PANELS))]
+    labels = [[_label(e, i, f) for f in order] for i, order in enumerate(orders)]
+    beside = LETTER * max((len(label) for some in labels for label in some), default=0)
+    width = max(5.4, beside + 3.6)
+    shown, rows, columns = _grid(e, columns or (2 if len(e) == 4 or width > WIDE else 3))
+    tallest = max(map(len, orders))
+    figure = _figure("`plot`", (width * columns, (0.27 * tallest + 1.6) * rows + 0.85))
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    for i, axis in enumerate(axes):
-        if i < shown:
-            _panel(axis, e, i, top)
-        else:
-            axis.set_axis_off()
-    handles = [Patch(color=CHOSEN, label="✓ in the subset"), Patch(color=OTHER, label="not in it")]
-    _explained(figure, f"{legend(e)} {column_legend(e)}", handles)
+    for axis in axes[shown:]:
+        axis.set_axis_off()
+    for i, (order, some) in enumerate(zip(orders, labels, strict=True)):
+        _panel(axes[i], e, i, order, some)
+        axes[i].set_title(_title(e, i, int((width - beside) / LETTER)), fontsize=8.5, loc="left", color=INK)
+    handles: list[Any] = [Patch(color=CHOSEN, label="✓ in the subset"), Patch(color=OTHER, label="not in it")]
+    if e.scores_se is not None:
+        handles.append(Line2D([], [], color=INK, lw=1, label=f"{percent(e.confidence)} interval"))
+    _explained(figure, f"{legend(e)} {column_legend(e)}{_not_drawn(e)}", handles)
     return figure
+
+
+LETTER, WIDE = 0.066, 7.0
+"""Inches that a letter of a label takes, about; a panel wider than the second has only one beside it."""
+
+
+def _label(e: Explanation, i: int, f: int) -> str:
+    """Return what stands before a bar."""
+    return f"{'✓ ' if e.subset[i, f] else ''}{shortened(e.name(i, f), 44)} = {shortened(e.value(i, f), 24)}"
+
+
+def _not_drawn(e: Explanation) -> str:
+    """Say how many inputs are too many."""
+    return f" {len(e) - MOST_PANELS:,} more inputs are not drawn." if len(e) > MOST_PANELS else ""
 
 
 def _explained(figure: Any, words: str, handles: list[Any]) -> None:
@@ -156,51 +180,46 @@ def _wrapped(figure: Any, words: str) -> str:
     return textwrap.fill(words, int(17 * figure.get_figwidth()))
 
 
-def _panel(axis: Any, e: Explanation, i: int, top: int) -> None:
-    """Draw one input of a table."""
-    order = [int(f) for f in e.ranked(i)[:top]]
+def _panel(axis: Any, e: Explanation, i: int, order: Sequence[int], labels: Sequence[str]) -> None:
+    """Draw some features of one input of a table."""
     colours = [CHOSEN if e.subset[i, f] else OTHER for f in order]
-    places = np.arange(len(order))
-    errors = np.array([half_width(e, i, f) for f in order])
-    whiskers = None if np.isnan(errors).any() else errors
-    axis.barh(
-        places,
-        e.scores[i, order],
-        xerr=whiskers,
-        color=colours,
-        height=0.7,
-        error_kw={"lw": 1, "ecolor": INK, "capsize": 2},
-    )
-    labels = [f"{'✓ ' if e.subset[i, f] else ''}{e.name(i, f)} = {e.value(i, f)}" for f in order]
+    places, errors = np.arange(len(order)), np.array([half_width(e, i, f) or math.nan for f in order])
+    whiskers = None if np.isnan(errors).all() else errors
+    style: dict[str, Any] = {"lw": 1, "ecolor": INK, "capsize": 2}
+    axis.barh(places, e.scores[i, order], xerr=whiskers, color=colours, height=0.7, error_kw=style)
     axis.set_yticks(places, [_literal(label) for label in labels], fontsize=7.5, color=INK)
     for label, f in zip(axis.get_yticklabels(), order, strict=True):
         label.set_fontweight("bold" if e.subset[i, f] else "normal")
     axis.set_ylim(len(order) - 0.4, -0.6)
+    if not np.nan_to_num(e.scores[i, order]).any() and whiskers is None:
+        axis.set(xlim=(0, 1), xticks=[0])
+    axis.locator_params(axis="x", nbins=6)
+    if max(map(abs, axis.get_xlim())) >= 1000:
+        axis.xaxis.set_major_formatter("{x:,.0f}")
     axis.axvline(0, color=INK, lw=0.6)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)
     axis.tick_params(axis="x", labelsize=7, colors=FAINT)
-    axis.set_xlabel(score_label(e), fontsize=7.5, color=FAINT)
-    axis.set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
+    axis.set_xlabel("\n".join(filter(None, [score_label(e), left_out(e, i, order)])), fontsize=7.5, color=FAINT)
     _columns(axis, e, i, order)
 
 
 def _columns(axis: Any, e: Explanation, i: int, order: Sequence[int]) -> None:
-    """Write the direction and the stability of each feature to the right of its bar, below a heading."""
-    found = {
+    """Write the direction and the stability of each feature to the right of its bar, each below its heading."""
+    texts = {
         "if changed": [direction_text(e, i, f) for f in order],
         "chosen in": [stability_text(e, i, f) for f in order],
     }
-    found = {heading: texts for heading, texts in found.items() if any(texts)}
-    if not found:
-        return
-    labels = [",  ".join(filter(None, texts)) for texts in zip(*found.values(), strict=True)]
-    right = axis.secondary_yaxis("right")
-    right.set_yticks(range(-1, len(order)), [",  ".join(found), *labels], fontsize=7, color=INK)
-    right.get_yticklabels()[0].set_color(FAINT)
-    right.tick_params(length=0)
-    right.spines["right"].set_visible(False)
-    axis.set_ylim(len(order) - 0.4, -1.2)
+    pad = 4.0
+    for heading, words in texts.items():
+        if any(words):
+            right = axis.secondary_yaxis("right")
+            right.set_yticks(range(-1, len(order)), [heading, *words], fontsize=7, color=INK)
+            right.get_yticklabels()[0].set_color(FAINT)
+            right.tick_params(length=0, pad=pad)
+            right.spines["right"].set_visible(False)
+            axis.set_ylim(len(order) - 0.4, -1.2)
+            pad += 72 * 0.9 * LETTER * max(map(len, [heading, *words])) + 6
 
 
 def _graphs(e: Explanation, columns: int) -> Any:
@@ -214,7 +233,7 @@ def _graphs(e: Explanation, columns: int) -> Any:
         axis.set_axis_off()
     for i in range(shown):
         _graph_panel(axes[i], graphs.drawing(e, i), chosen_count(e, i))
-        axes[i].set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
+        axes[i].set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)
     handles = [
         Line2D([], [], color=CHOSEN, lw=2.6, label="in the subset"),
         Line2D([], [], color=OTHER, lw=1.2, label="not in it (wider: higher score)"),
@@ -222,7 +241,7 @@ def _graphs(e: Explanation, columns: int) -> Any:
     if e.nodes is not None and (e.nodes[:shown] >= 0).any():
         marker: dict[str, Any] = {"marker": "o", "ms": 8, "mfc": OUTLINE, "mec": INK}
         handles.append(Line2D([], [], color="none", **marker, label="explained node"))
-    _explained(figure, legend(e), handles)
+    _explained(figure, legend(e) + _not_drawn(e), handles)
     return figure
 
 
@@ -252,8 +271,12 @@ def _literal(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _title(e: Explanation, i: int) -> str:
-    return f"{e.title(i)}: {e.target_name(i)} = {number(e.prediction[i])}\n{headline(e, i)}"
+def _title(e: Explanation, i: int, width: int = 200) -> str:
+    """Return the prediction, in lines of so many letters, and the three shares."""
+    by = f"by {chosen_count(e, i)}".replace(" ", "\xa0") if e.modality == "table" and e.subset[i].any() else ""
+    said = "\xa0".join(outcome(e, i).rsplit(" ", 2))
+    lines = textwrap.wrap(f"{e.title(i)}: {said} {by}", width, break_on_hyphens=False)
+    return _literal("\n".join([*lines, headline(e, i)]).replace("\xa0", " "))
 
 
 def _images(e: Explanation, columns: int) -> Any:
@@ -267,8 +290,8 @@ def _images(e: Explanation, columns: int) -> Any:
         row, column = divmod(i, columns)
         _image_panels([figure.add_axes(sheet.place(row, column, k)) for k in range(3)], e, i, largest)
     _colour_bar(figure, figure.add_axes(sheet.place(0, columns, 0, width=0.11)), low, largest)
-    words = {"fontsize": 6.5, "color": FAINT, "va": "bottom"}
-    figure.text(sheet.margin / sheet.size[0], 0.06 / sheet.size[1], _wrapped(figure, legend(e)), **words)
+    words, style = _wrapped(figure, legend(e) + _not_drawn(e)), {"fontsize": 6.5, "color": FAINT, "va": "bottom"}
+    figure.text(sheet.margin / sheet.size[0], 0.06 / sheet.size[1], words, **style)
     return figure
 
 
@@ -315,4 +338,4 @@ def _image_panels(axes: list[Any], e: Explanation, i: int, largest: float) -> No
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
         axis.set_xlabel(label, fontsize=7.5, color=FAINT, labelpad=3)
-    axes[0].set_title(_literal(_title(e, i)), fontsize=8.5, loc="left", color=INK)
+    axes[0].set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)

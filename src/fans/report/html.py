@@ -1,5 +1,6 @@
 """An explanation as HTML: the notebook view, and one self-contained page."""
 
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
@@ -16,27 +17,31 @@ from fans.report.sentences import (
     finding,
     half_width,
     keep_change_both,
+    left_out,
     legend,
-    number,
+    outcome,
     score_label,
     score_text,
     stability_text,
     subset_caption,
+    unit_word,
 )
 
 STYLE = f"""
 <style>
-.fans {{ font: 14px/1.45 system-ui, sans-serif; max-width: 58rem; padding: .2rem .6rem }}
+.fans {{ font: 14px/1.45 system-ui, sans-serif; max-width: 66rem; overflow-x: auto; padding: .2rem .6rem }}
 .fans {{ color: {images.INK}; background: #fff }}
-.fans table {{ border-collapse: collapse; margin: .4rem 0 1.2rem }}
+.fans table {{ border-collapse: collapse; width: 100%; margin: .4rem 0 }}
 .fans td, .fans th {{ padding: .15rem .7rem; text-align: left }}
-.fans th {{ font-weight: 600; border-bottom: 1px solid #c6cfd8 }}
-.fans td.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }}
+.fans th {{ font-weight: 600; white-space: nowrap; border-bottom: 1px solid #c6cfd8 }}
+.fans th.n, .fans td.n {{ text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }}
 .fans tr.in td:first-child {{ font-weight: 600 }}
-.fans .bar {{ position: relative; width: 12rem; height: .8rem }}
-.fans .bar div {{ position: absolute; top: 0; height: 100%; border-radius: 2px; background: #b9c4cf }}
-.fans tr.in .bar div {{ background: {images.CHOSEN} }}
-.fans .bar div.whisker, .fans tr.in .bar div.whisker {{ top: 46%; height: 1px; background: {images.INK} }}
+.fans th.bars {{ width: 22% }} .fans .bar {{ position: relative; height: .8rem; min-width: 6rem }}
+.fans .bar div {{ position: absolute; top: 0; height: 100%; box-sizing: border-box }}
+.fans .score {{ border-radius: 2px; background: #b9c4cf }} .fans tr.in .score {{ background: {images.CHOSEN} }}
+.fans .whisker {{ background: linear-gradient({images.INK}, {images.INK}) center / 100% 1px no-repeat }}
+.fans .bar .whisker {{ top: 25%; height: 50%; border: solid {images.INK}; border-width: 0 1px }}
+.fans .bar .zero {{ top: -20%; height: 140%; border-left: 1px solid {images.INK} }}
 .fans h2 {{ font-size: 1.15rem; margin: 1rem 0 .4rem }} .fans .pictures {{ display: flex; flex-wrap: wrap; gap: .8rem }}
 .fans figure {{ margin: .3rem 0 1.2rem }} .fans figcaption {{ color: #51606e; font-size: 12px; text-align: center }}
 .fans img {{ display: block; width: 15rem; max-width: 100% }}
@@ -44,7 +49,8 @@ STYLE = f"""
 .fans .scale div {{ width: 12rem; height: .7rem; border-radius: 2px }}
 .fans .shares {{ display: flex; flex-wrap: wrap; gap: 1.6rem; margin: .3rem 0 }}
 .fans .shares b {{ font-size: 1.45rem; font-weight: 600 }} .fans .shares span {{ color: #51606e }}
-.fans .facts {{ color: #51606e; font-size: 13px }} .fans p {{ margin: .3rem 0 }}
+.fans .facts {{ color: #51606e; font-size: 13px }} .fans p {{ max-width: 58rem; margin: .3rem 0 }}
+.fans p.title {{ margin-top: 1.6rem }}
 </style>
 """
 
@@ -76,7 +82,7 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
     parts = ['<div class="fans">']
     if heading:
         parts.append(f"<h2>{escape(heading)}</h2>")
-    columns = "" if e.modality == "image" else f" {column_legend(e)}"
+    columns = "" if e.modality == "image" else f" {column_legend(e)} ✓: in the subset."
     parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>")
     if e.modality == "image":
         largest = images.largest_score(e, shown)
@@ -94,7 +100,7 @@ def _finding(e: Explanation, i: int) -> str:
     """Return what was found of one input, and how sure it is."""
     words = _emphasise(escape(finding(e, i)), e.chosen_names(i))
     return (
-        f"<p><b>{escape(e.title(i))}</b>: {escape(e.target_name(i))} = {number(e.prediction[i])}</p>"
+        f"<p class='title'><b>{escape(e.title(i))}</b>: {escape(outcome(e, i))}</p>"
         f"{_shares(e, i)}<p>{words}</p><p class='facts'>{escape(facts(e, i))}</p>"
     )
 
@@ -183,29 +189,41 @@ def _svg(found: graphs.Drawing, label: str, size: int = 560) -> str:
 def _table(e: Explanation, i: int, top: int) -> str:
     """Return a row for each leading feature of one input."""
     order = [int(f) for f in e.ranked(i)[:top]]
-    ends = [abs(np.nan_to_num(e.scores[i, f])) + np.nan_to_num(half_width(e, i, f)) for f in order]
-    largest = float(max(ends, default=0.0)) or 1.0
-    heads = ("feature", "value", score_label(e), "", "if changed", "chosen in")
-    cells = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    return f"<table><tr>{cells}</tr>{''.join(_row(e, i, f, largest) for f in order)}</table>"
+    scores = np.nan_to_num(e.scores[i, order])
+    halves = np.nan_to_num([half_width(e, i, f) for f in order])
+    low, high = min(0.0, *(scores - halves)), max(0.0, *(scores + halves))
+    scale = (low, high if high > low else 1.0)
+    n, bars = " class='n'", " class='bars'"
+    heads = {unit_word(e, 1): "", "value": "", score_label(e): n, "": bars, "if changed": n, "chosen in": n}
+    cells = "".join(f"<th{kind}>{escape(head)}</th>" for head, kind in heads.items())
+    left = f"<p class='facts'>{escape(left_out(e, i, order))}</p>" if left_out(e, i, order) else ""
+    return f"<table><tr>{cells}</tr>{''.join(_row(e, i, f, scale) for f in order)}</table>{left}"
 
 
-def _row(e: Explanation, i: int, f: int, largest: float) -> str:
+def _row(e: Explanation, i: int, f: int, scale: tuple[float, float]) -> str:
     chosen = bool(e.subset[i, f])
+    name = re.sub(r"(?<=[_/.])", "<wbr>", escape(e.name(i, f)))  # where long names may break
     beside = f"<td class='n'>{direction_text(e, i, f)}</td><td class='n'>{stability_text(e, i, f)}</td>"
     return (
-        f"<tr{' class=in' if chosen else ''}><td>{'✓ ' if chosen else ''}{escape(e.name(i, f))}</td>"
+        f"<tr{' class=in' if chosen else ''}><td>{'✓&nbsp;' if chosen else ''}{name}</td>"
         f"<td>{escape(e.value(i, f))}</td><td class='n'>{score_text(e, i, f)}</td>"
-        f"<td>{_bar(e, i, f, largest)}</td>{beside}</tr>"
+        f"<td>{_bar(e, i, f, scale)}</td>{beside}</tr>"
     )
 
 
-def _bar(e: Explanation, i: int, f: int, largest: float) -> str:
-    """Return a score as a bar with its interval."""
+def _bar(e: Explanation, i: int, f: int, scale: tuple[float, float]) -> str:
+    """Return a score as a bar from 0 with its interval, on a scale from low to high."""
     score, half = np.nan_to_num(float(e.scores[i, f])), np.nan_to_num(half_width(e, i, f))
-    low, high = (100 * max(end, 0.0) / largest for end in (score - half, score + half))
-    whisker = f"<div class='whisker' style='left:{low:.1f}%;width:{high - low:.1f}%'></div>" if half else ""
-    return f"<div class='bar'><div style='width:{100 * max(score, 0.0) / largest:.1f}%'></div>{whisker}</div>"
+    bar = _strip("score", min(score, 0), max(score, 0), scale)
+    whisker = _strip("whisker", score - half, score + half, scale) if half else ""
+    zero = _strip("zero", 0, 0, scale) if scale[0] < 0 else ""
+    return f"<div class='bar'>{bar}{zero}{whisker}</div>"
+
+
+def _strip(kind: str, start: float, end: float, scale: tuple[float, float]) -> str:
+    """Return a part of a scale, in per cent of it."""
+    left, right = (100 * (at - scale[0]) / (scale[1] - scale[0]) for at in (start, end))
+    return f"<div class='{kind}' style='left:{left:.1f}%;width:{right - left:.1f}%'></div>"
 
 
 def _emphasise(text: str, names: Iterable[str]) -> str:

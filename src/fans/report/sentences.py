@@ -1,11 +1,13 @@
 """Plain words and numbers for every explanation, computed from its estimates: what pages, figures and prints say."""
 
 import math
+import shutil
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 
-from fans.core import Explanation, estimate_texts, normal_quantile, plain_number
+from fans.core import Array, Explanation, estimate_texts, normal_quantile, plain_number
 from fans.report.tables import listed
 
 UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge ": "edge"}
@@ -13,6 +15,58 @@ UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge "
 
 MOST_NAMES, MOST_DIRECTIONS = 5, 3
 """Members of a subset that a sentence names, and those of which it tells the direction."""
+
+LITTLE = 0.9
+"""Where all changed leaves the prediction at least so often, little or nothing changes it."""
+
+MOST_LINES = 60
+"""Inputs that a print tells of."""
+
+
+def printed(e: Explanation) -> str:
+    """Return what `print` shows: of each input the prediction, the subset and the three shares."""
+    width = max(40, shutil.get_terminal_size().columns)
+    lines = [line(e, i, width) for i in range(min(len(e), MOST_LINES))]
+    if len(e) > MOST_LINES:
+        lines.append(f"{len(e) - MOST_LINES:,} more inputs: `sentences` tells of all.")
+    return "\n".join(lines)
+
+
+def line(e: Explanation, i: int, width: int) -> str:
+    """Say what was found of input `i` on one line, else with the shares on a second, naming as many members as fit."""
+    for most in range(MOST_NAMES, 0, -1):
+        found, shares = _briefly(e, i, most)
+        if len(found) <= width:
+            break
+    if len(found) + 1 + len(shares) <= width:
+        return f"{found} {shares}"
+    lines = textwrap.wrap(found, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join([*lines, f"    {shares}"])
+
+
+SHORT = {
+    "target": ("stays", "moves"),
+    "fall": ("does not fall", "falls"),
+    "label": ("class stays", "class changes"),
+    "l2": ("output stays", "output moves"),
+}
+"""How "holds" and "changes" read on a line, by what counts as a change."""
+
+
+def _briefly(e: Explanation, i: int, most: int) -> tuple[str, str]:
+    """Return by what the prediction is, naming at most so many members, and the shares."""
+    found = f"{e.title(i)}: {outcome(e, i)}"
+    holds, changes, both, between = keep_change_both(e, i)
+    stays, moves = SHORT[e.change]
+    if not e.subset[i].any():
+        return f"{found}; {_little(e, i, 'it').lower()}:", f"all changed, {stays} in {holds}"
+    if _is_all(e, i):
+        return f"{found} by all {feature_count(e, i)}:", f"changed, {moves} in {changes}"
+    names = e.chosen_names(i)
+    listing = f"{', '.join(names[:most])}, ..." if len(names) > most else listed(names, "and")
+    what = _area(e, i) if e.modality == "image" else listing
+    shares = f"kept, {stays} in {holds}; changed, {moves} in {changes}; both {both} {between}"
+    return f"{found} by {what} ({chosen_count(e, i)}):", shares.rstrip()
 
 
 def sentence(e: Explanation, i: int) -> str:
@@ -36,26 +90,34 @@ def _nothing(e: Explanation, i: int) -> str:
     """Say that the subset is empty: `holds` is then how often changing everything leaves the prediction."""
     stays, _ = _verbs(e, i)
     who, holds = _subject(e, i), e.holds[i]
-    if holds >= 0.9:
-        begin, who = f"{'Nothing' if holds == 1 else 'Almost nothing'} changes {who}", "it"
-    else:
-        begin = "Nothing stands out"
-    return f"{begin}: whatever is changed near this input, {who} {stays} in {_share(holds)}."
+    again = "it" if holds >= LITTLE else who
+    return f"{_little(e, i, who)}: whatever is changed near this input, {again} {stays} in {_share(holds)}."
+
+
+def _little(e: Explanation, i: int, who: str) -> str:
+    """Say in general what an empty subset means."""
+    if e.holds[i] >= LITTLE:
+        return f"{'Nothing' if e.holds[i] == 1 else 'Almost nothing'} changes {who}"
+    return "Nothing stands out"
+
+
+def _is_all(e: Explanation, i: int) -> bool:
+    """Tell whether the subset has every feature of the input."""
+    return bool((e.subset[i] | ~e[i].present[0]).all())
 
 
 def _claims(e: Explanation, i: int) -> str:
     """Say how often it holds, how often it changes, and both."""
-    what, who, present = _what(e, i), _subject(e, i), e[i].present[0]
+    what, who = _what(e, i), _subject(e, i)
     stays, moves = _verbs(e, i)
-    if bool((e.subset[i] | ~present).all()):
-        n = int(present.sum())
+    if _is_all(e, i):
         return (
-            f"No part of the {n} {unit_word(e, n)} stands out. "
+            f"No part of the {feature_count(e, i)} stands out. "
             f"Change {what} together: {who} {moves} in {_share(e.changes[i])}."
         )
     only = "this part" if e.modality == "image" else what if e.subset[i].sum() == 1 else "these"
     return (
-        f"Keep {what}, and change everything else: {who} {stays} in {_share(e.holds[i])}. "
+        f"Keep {what} ({chosen_count(e, i)}), and change everything else: {who} {stays} in {_share(e.holds[i])}. "
         f"Change only {only}: {who} {moves} in {_share(e.changes[i])}. Both: {_share(e.pns[i], '')}."
     )
 
@@ -66,11 +128,11 @@ def _directions(e: Explanation, i: int, members: Sequence[int]) -> str:
     if e.modality == "image" or not known:
         return ""
     who, parts = e.target_name(i), []
-    if len(known) > 1 and all(float(amount(e, e.direction[i, f])) == 0 for f in known):
+    if len(known) > 1 and all(_is_none(amount(e, i, f)) for f in known):
         return f"On average changing one of them alone barely moves {who}."
     for f in known:
-        by = amount(e, e.direction[i, f])
-        does = f"barely moves {who}" if float(by) == 0 else f"{_verb(e.direction[i, f])} {who} by {by}"
+        by = amount(e, i, f)
+        does = f"barely moves {who}" if _is_none(by) else f"{_verb(e.direction[i, f])} {who} by {by}"
         parts.append(f"changing *{e.name(i, f)}* {does}")
         who = "it"
     return f"On average {listed(parts, 'and')}."
@@ -129,13 +191,18 @@ def legend(e: Explanation) -> str:
 
 
 def column_legend(e: Explanation) -> str:
-    """Return what the columns beside the scores mean, where they have anything."""
-    parts = []
+    """Return what the scores of walks and the columns beside scores mean, where they have anything."""
+    parts, one = [], unit_word(e, 1)
+    if e.settings.get("solver") == "walks" and e.change == "target":
+        what = f"when the {one} is changed, alone or after others"
+        parts.append(f"score: how far the output moves on average, up or down, {what}")
     if not np.isnan(e.direction).all():
-        parts.append("If changed: by how much the output rises (▲) or falls (▼) on average when the feature is changed")
+        who = "it" if parts else "the output"
+        parts.append(f"if changed: by how much {who} rises (▲) or falls (▼) on average when only the {one} is changed")
     if not np.isnan(e.stability).all():
         parts.append("chosen in: share of resampled runs in which it is in the subset")
-    return f"{'; '.join(parts)}." if parts else ""
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}." if parts else ""
 
 
 def facts(e: Explanation, i: int) -> str:
@@ -146,17 +213,33 @@ def facts(e: Explanation, i: int) -> str:
 
 
 def unit_word(e: Explanation, n: int) -> str:
-    """Return what `n` features are called: superpixels, patches, pixels, or features."""
-    first = e.feature_names[0]
-    word = next((w for start, w in UNITS.items() if e.modality != "table" and first.startswith(start)), "feature")
+    """Return what `n` features are called: superpixels, patches, pixels, edges, columns, or features."""
+    if e.modality == "table":  # a group of columns is one feature
+        word = "column" if len(e.element_names) == len(e.feature_names) else "feature"
+    else:
+        word = next((w for start, w in UNITS.items() if e.feature_names[0].startswith(start)), "feature")
     return word if n == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
 
 
 def chosen_count(e: Explanation, i: int) -> str:
     """Return how many features of those input `i` has were chosen, e.g. `11 of 64 superpixels`."""
-    one = e[i]
-    n = int(one.present.sum())
-    return f"{one.subset.sum():,} of {n:,} {unit_word(e, n)}"
+    return f"{e.subset[i].sum():,} of {feature_count(e, i)}"
+
+
+def feature_count(e: Explanation, i: int) -> str:
+    """Return how many features input `i` has, e.g. `64 superpixels`."""
+    n = int(e[i].present.sum())
+    return f"{n:,} {unit_word(e, n)}"
+
+
+def left_out(e: Explanation, i: int, shown: Sequence[int]) -> str:
+    """Say how many features of input `i` are not shown, and how many of those are in the subset; nothing if none."""
+    hidden = [int(f) for f in e.ranked(i) if int(f) not in shown]
+    if not hidden:
+        return ""
+    inside = int(e.subset[i, hidden].sum())
+    words = f"{len(hidden):,} more {unit_word(e, len(hidden))} not shown"
+    return f"{words}, {inside:,} of them in the subset" if inside else words
 
 
 def subset_caption(e: Explanation, i: int) -> str:
@@ -175,7 +258,16 @@ def score_text(e: Explanation, i: int, f: int) -> str:
     half, score = half_width(e, i, f), float(e.scores[i, f])
     if math.isnan(score):
         return "unknown"
-    return f"{score:.3f}" if math.isnan(half) else f"{score:.3f} [{score - half:.3f}, {score + half:.3f}]"
+    text, low, high = (f"{value:z,.{_decimals(e.scores[i])}f}" for value in (score, score - half, score + half))
+    if math.isnan(half):
+        return text
+    return f"{text} [{low} to {high}]" if "," in low + high else f"{text} [{low}, {high}]"
+
+
+def _decimals(values: Array) -> int:
+    """Return how many decimals show three digits of the largest of some values; three from 0.01 to 1."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0))
+    return 3 if largest < 1e-9 or 0.01 <= largest < 1 else min(max(0, 2 - math.floor(math.log10(largest))), 9)
 
 
 def half_width(e: Explanation, i: int, f: int) -> float:
@@ -188,8 +280,8 @@ def direction_text(e: Explanation, i: int, f: int) -> str:
     value = float(e.direction[i, f])
     if math.isnan(value):
         return ""
-    by = amount(e, value)
-    return by if float(by) == 0 else f"{'▼' if value < 0 else '▲'} {by}"
+    by = amount(e, i, f)
+    return by if _is_none(by) else f"{'▼' if value < 0 else '▲'} {by}"
 
 
 def stability_text(e: Explanation, i: int, f: int) -> str:
@@ -199,12 +291,16 @@ def stability_text(e: Explanation, i: int, f: int) -> str:
 
 
 def _what(e: Explanation, i: int) -> str:
-    """Return what was chosen: by name, of an image by number and area."""
+    """Return what was chosen: by name, of an image its area."""
     if e.modality == "image":
-        return f"{percent(e[i].mask.mean())} of the image ({chosen_count(e, i)})"
+        return _area(e, i)
     names = e.chosen_names(i)
     kind = "" if e.edges is None else f"the {unit_word(e, len(names))} "
     return kind + join_names(names)
+
+
+def _area(e: Explanation, i: int) -> str:
+    return f"{percent(e[i].mask.mean())} of the image"
 
 
 def _subject(e: Explanation, i: int) -> str:
@@ -226,9 +322,22 @@ def _verbs(e: Explanation, i: int) -> tuple[str, str]:
     return "stays where it is", "moves"
 
 
-def amount(e: Explanation, value: float) -> str:
-    """Write the size of a movement of the output."""
-    return f"{abs(value):.2f}" if e.kind == "probability" else number(abs(value)).replace(",", "")
+def amount(e: Explanation, i: int, f: int) -> str:
+    """Write how far changing a feature moves the output."""
+    return f"{abs(e.direction[i, f]):,.{2 if e.kind == 'probability' else _decimals(e.direction[i])}f}"
+
+
+def _is_none(by: str) -> bool:
+    """Tell whether a movement as it is written is none."""
+    return float(by.replace(",", "")) == 0
+
+
+def outcome(e: Explanation, i: int) -> str:
+    """Return the prediction, e.g. `P(malignant) = 0.98`; a probability is written as 0 or 1 only where it is."""
+    p = float(e.prediction[i])
+    if e.kind == "probability" and 0 < p < 1 and not 1e-4 <= p < 0.9995:
+        return f"{e.target_name(i)} {'< 0.0001' if p < 1e-4 else '> 0.999'}"
+    return f"{e.target_name(i)} = {number(p)}"
 
 
 def number(value: float) -> str:
@@ -236,6 +345,12 @@ def number(value: float) -> str:
     if math.isnan(value):
         return "unknown"
     return f"{value:.1e}" if 0 < abs(value) < 1e-4 else plain_number(value, 3)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many letters, the middle of a longer one left out."""
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most - 1 - half]}…{text[-half:]}"
 
 
 def percent(p: float) -> str:
