@@ -10,10 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from fans.report.overview import Overview
 
 Array = npt.NDArray[Any]
 
@@ -501,6 +504,16 @@ class Explanation:
         from fans.report.figures import plot_history
 
         return plot_history(self, path)
+
+    def overview(self, *, by_class: bool = False) -> "Overview":
+        """Return a global view: how often each column is in the subset, its mean score, what its values do.
+
+        Args:
+            by_class: a section for each explained class instead of one for all inputs.
+        """
+        from fans.report.overview import overview
+
+        return overview(self, by_class=by_class)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained HTML page and return its path."""

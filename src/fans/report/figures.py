@@ -12,6 +12,7 @@ import numpy as np
 from fans.core import Explanation, InputError, extra
 from fans.report import graphs, images
 from fans.report.images import CHOSEN, INK, OUTLINE, STOPS
+from fans.report.scenes import Box, Dots, Line, Part, Scene, Text
 from fans.report.sentences import (
     chosen_count,
     column_legend,
@@ -339,3 +340,31 @@ def _image_panels(axes: list[Any], e: Explanation, i: int, largest: float) -> No
         axis.spines[:].set_visible(False)
         axis.set_xlabel(label, fontsize=7.5, color=FAINT, labelpad=3)
     axes[0].set_title(_title(e, i), fontsize=8.5, loc="left", color=INK)
+
+
+def plot_scene(scene: Scene, path: str | Path | None = None) -> Any:
+    """Draw a scene, a hundred of its pixels to the inch."""
+    figure = _figure("`plot`", (scene.width / 100, scene.height / 100), layout=None)
+    axis = figure.add_axes((0, 0, 1, 1))
+    axis.set(xlim=(0, scene.width), ylim=(scene.height, 0))
+    axis.set_axis_off()
+    for order, part in enumerate(scene.parts):
+        _draw(axis, part, order)
+    return _written(figure, path)
+
+
+def _draw(axis: Any, part: Part, order: int) -> None:
+    """Draw a part of a scene; sizes of type, lines and dots are in points, of which 72 are an inch."""
+    match part:
+        case Box(x, y, width, height, colour):
+            from matplotlib.patches import Rectangle
+
+            axis.add_patch(Rectangle((x, y), width, height, color=colour, lw=0, zorder=order))
+        case Line(x, y, x2, y2, colour, width):
+            axis.plot([x, x2], [y, y2], color=colour, lw=0.72 * width, solid_capstyle="butt", zorder=order)
+        case Dots(xs, ys, radius, colour):
+            axis.scatter(xs, ys, s=(0.72 * 2 * radius) ** 2, color=colour, lw=0, zorder=order)
+        case Text(x, y, words, size, colour, anchor, bold):
+            style: dict[str, Any] = {"fontsize": 0.72 * size, "fontweight": "bold" if bold else "normal"}
+            side = {"start": "left", "middle": "center", "end": "right"}[anchor]
+            axis.text(x, y, words, color=colour, ha=side, va="baseline", parse_math=False, zorder=order, **style)

@@ -98,7 +98,7 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
 
 def _finding(e: Explanation, i: int) -> str:
     """Return what was found of one input, and how sure it is."""
-    words = _emphasise(escape(finding(e, i)), e.chosen_names(i))
+    words = emphasise(escape(finding(e, i)), e.chosen_names(i))
     return (
         f"<p class='title'><b>{escape(e.title(i))}</b>: {escape(outcome(e, i))}</p>"
         f"{_shares(e, i)}<p>{words}</p><p class='facts'>{escape(facts(e, i))}</p>"
@@ -226,7 +226,7 @@ def _strip(kind: str, start: float, end: float, scale: tuple[float, float]) -> s
     return f"<div class='{kind}' style='left:{left:.1f}%;width:{right - left:.1f}%'></div>"
 
 
-def _emphasise(text: str, names: Iterable[str]) -> str:
+def emphasise(text: str, names: Iterable[str]) -> str:
     """Turn the asterisks around names into italics."""
     for name in map(escape, names):
         text = text.replace(f"*{name}*", f"<em>{name}</em>")

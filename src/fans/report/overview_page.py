@@ -1,0 +1,69 @@
+"""An overview as HTML: the notebook view, and one self-contained page."""
+
+from collections.abc import Container, Sequence
+from html import escape
+from pathlib import Path
+
+from fans.report.html import HEAD, STYLE, emphasise
+from fans.report.overview import Overview, Section, bracketed, legend, share_text, units
+from fans.report.scenes import svg
+from fans.report.sentences import number
+from fans.report.swarms import picture
+
+
+def fragment(found: Overview, top: int = 10) -> str:
+    """Return an overview as HTML to embed: its sentences, and of each section the picture and the tables."""
+    names = found.explanation.feature_names
+    parts = [f"<p>{emphasise(escape(line), names)}</p>" for line in str(found).splitlines()]
+    parts.append(f"<p class='facts'>{escape(legend(found.explanation))}</p>")
+    if len(found.sections) > 1:
+        parts.append(_side_by_side(found))
+    parts += [_section(found, section, top) for section in found.sections]
+    return STYLE + "\n".join(["<div class='fans' style='max-width: 66rem'>", *parts, "</div>\n"])
+
+
+def page(found: Overview, path: str | Path, top: int = 10) -> Path:
+    """Write an overview to one HTML file that needs nothing else."""
+    path = Path(path)
+    path.write_text(f"{HEAD}{fragment(found, top)}</html>\n", encoding="utf-8")
+    return path
+
+
+def _section(found: Overview, section: Section, top: int) -> str:
+    """Return the picture of a section and its tables."""
+    column, columns = units(found.explanation, 1)[1], units(found.explanation, 2)[1]
+    heads = (column, "in the subset of", "mean score", f"moves {section.output} by", "rank correlation", "its values")
+    moved = "{:.3f}".format if found.explanation.kind == "probability" else number
+    rows = [
+        (
+            *(c.name, share_text(c.chosen), bracketed(c.score, moved), bracketed(c.size, moved)),
+            *(bracketed(c.trend, "{:.2f}".format), c.words),
+        )
+        for c in section.columns
+    ]
+    levels = [
+        (c.name, level.name, level.span, f"{level.n:,}", bracketed(level.raised, moved))
+        for c in section.columns
+        for level in c.levels
+    ]
+    by_value = _table((column, "values", "from, to", "rows", f"raise {section.output} by"), levels, (3, 4))
+    drawn = svg(picture(found, top, section), f"{section.output}: the leading {columns}")
+    table = _table(heads, rows, range(1, 5))
+    return f"<figure>{drawn}</figure>{table}<details><summary>By value</summary>{by_value}</details>"
+
+
+def _side_by_side(found: Overview) -> str:
+    """Return the shares of rows whose subset has a column, a class beside the other."""
+    heads = ("in the subset of", *(section.output for section in found.sections))
+    shares = [{c.feature: c.chosen for c in section.columns} for section in found.sections]
+    order = sorted(shares[0], key=lambda f: -max(share[f].value for share in shares))
+    names = found.explanation.feature_names
+    return _table(heads, [(names[f], *(share_text(share[f]) for share in shares)) for f in order], range(1, len(heads)))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Container[int]) -> str:
+    """Return a table in HTML; the columns that hold numbers are flush right."""
+    style = [" class='n'" if k in numbers else "" for k in range(len(heads))]
+    head = "".join(f"<th>{escape(word)}</th>" for word in heads)
+    cells = ("".join(f"<td{how}>{escape(cell)}</td>" for how, cell in zip(style, row, strict=True)) for row in rows)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
