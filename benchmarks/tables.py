@@ -1,9 +1,10 @@
 """Is the answer for a table one to act on? How steady it is, what it leaves out, and its PNS against rivals' columns.
 
-**Steadiness**: of ten seeds, the Jaccard index of the subsets and Spearman's rank correlation of the scores, over all
-pairs of seeds. **Leads**: the joint PNS of FANS's subset of k columns against that of each rival's k highest, all with
-as many model rows, on 2,000 fresh background rows: how often replacing the k changes the prediction by more than the
-tolerance, times how often replacing the others does not. **Unread columns**: in how many of 1,000 rows one is named.
+**Steadiness**: of ten seeds, and of ten backgrounds drawn from the given one with replacement, the Jaccard index of the
+subsets and Spearman's rank correlation of the scores, over all pairs. **Leads**: the joint PNS of FANS's subset of k
+columns against that of each rival's k highest, all with as many model rows, on 2,000 fresh background rows: how often
+replacing the k changes the prediction by more than the tolerance, times how often replacing the others does not.
+**Unread columns**: in how many of 1,000 rows one is named.
 Boosted trees on wine, breast cancer and synthetic loans; and on iris and diabetes (regression), on which nothing was
 chosen. Run with `python -m benchmarks.tables [--only steadiness ...]` (a few minutes); `--seed 11` is for choices.
 """
@@ -75,8 +76,19 @@ def cases(n_inputs: int, seed: int) -> list[Case]:
     return out
 
 
-def steadiness(case: Case, n_seeds: int) -> dict[str, float]:
-    found = [case.explainer(seed=seed)(case.inputs, progress=False) for seed in range(n_seeds)]
+def other_background(case: Case, number: int) -> Floats:
+    """Return as many rows as the background has, drawn from it with replacement: what it might have been as well."""
+    rows = np.random.default_rng(number).integers(len(case.background), size=len(case.background))
+    return case.background[rows]
+
+
+def steadiness(case: Case, n_seeds: int, *, backgrounds: bool) -> dict[str, float]:
+    """Explain by ten seeds; or, since walks take none, by ten backgrounds that might have been passed as well."""
+    explainers = [
+        fans.Explainer(case.model, other_background(case, number)) if backgrounds else case.explainer(seed=number)
+        for number in range(n_seeds)
+    ]
+    found = [explainer(case.inputs, progress=False) for explainer in explainers]
     pairs = list(itertools.combinations(found, 2))
     ranks = [spearmanr(a, b)[0] for one, other in pairs for a, b in zip(one.scores, other.scores, strict=True)]
     sizes = np.concatenate([e.subset.sum(1) for e in found])
@@ -149,13 +161,12 @@ def unread(n_inputs: int, seed: int) -> dict[str, float]:
 def report(figures: Mapping[str, Any]) -> None:
     """Print what was found."""
     shown = {"columns": "d", "size": ".1f", "jaccard": ".3f", "spearman": ".3f", "nearly_all": ".1%", "rows": ",.0f"}
-    lines = [
-        (name, *(format(found[key], how) for key, how in shown.items()))
-        for name, found in figures.get("steadiness", {}).items()
-    ]
-    if lines:
-        header = ("data", "columns", "size", "Jaccard", "Spearman", "all or all but one", "rows")
-        print_table(f"{N_SEEDS} seeds", header, lines)
+    header = ("data", "columns", "size", "Jaccard", "Spearman", "all or all but one", "rows")
+    for kind in ("seeds", "backgrounds"):
+        cases = figures.get(f"steadiness of {kind}", {}).items()
+        lines = [(name, *(format(found[key], how) for key, how in shown.items())) for name, found in cases]
+        if lines:
+            print_table(f"{N_SEEDS} {kind}", header, lines)
     for name, found in figures.get("leads", {}).items():
         lines = [
             (rival, f"{v['pns']:.3f}", f"{v['lead']:+.3f}", f"[{v['low']:.3f}, {v['high']:.3f}]", f"{v['worse']:.0%}")
@@ -174,8 +185,11 @@ def main() -> None:
     asked, quick = arguments.only or PARTS, arguments.quick
     all_cases = cases(4 if quick else N_INPUTS, arguments.seed)
     figures: dict[str, Any] = {}
-    if "steadiness" in asked:
-        figures["steadiness"] = {case.name: steadiness(case, 2 if quick else N_SEEDS) for case in all_cases}
+    for kind in ("seeds", "backgrounds") if "steadiness" in asked else ():
+        figures[f"steadiness of {kind}"] = {
+            case.name: steadiness(case, 2 if quick else N_SEEDS, backgrounds=kind == "backgrounds")
+            for case in all_cases
+        }
     if "leads" in asked:
         figures["leads"] = {case.name: leads(case, 200 if quick else N_FRESH) for case in all_cases}
     if "unread" in asked:

@@ -96,7 +96,10 @@ def test_the_scores_alone_are_those_of_the_explanation(settings):
 def test_the_seed_changes_the_draws_and_fixes_them():
     one, again, other = (fans.Explainer(rule, BACKGROUND, seed=s)(INPUTS[:2]) for s in (1, 1, 2))
     check_same(one, again)
-    assert np.abs(one.scores - other.scores).max() > 1e-4
+    assert np.abs(one.pns - other.pns).max() > 1e-4
+    assert (one.scores == other.scores).all()  # walks take no seed
+    games = [fans.Explainer(rule, BACKGROUND, seed=s, solver="game")(INPUTS[:2]) for s in (1, 2)]
+    assert np.abs(games[0].scores - games[1].scores).max() > 1e-4
 
 
 def test_ids_may_be_names(explanation):
@@ -242,7 +245,7 @@ def test_what_an_input_costs_is_told_beforehand(effort):
         if found.settings["solver"] == "walks":  # fewer where the subset is settled early
             assert spent.max() <= expected
         else:
-            assert spent.mean() / 1.3 < expected < 1.3 * spent.mean()
+            assert spent.mean() / 1.3 < expected < 1.4 * spent.mean()
 
 
 def test_the_bar_moves_within_one_input(monkeypatch):
@@ -262,7 +265,7 @@ def test_the_bar_moves_within_one_input(monkeypatch):
     assert shares == sorted(shares)
     assert shares[-1] == 100
     assert sum(20 < share < 80 for share in shares) > 10
-    assert "explaining 1 input, about 2,226 model rows" in paper.getvalue()
+    assert "explaining 1 input, about 1,826 model rows" in paper.getvalue()
     n_shares = len(shares)
     explainer.score(INPUTS[:1], [True] * 3 + [False] * 3)
     assert len(shares) == n_shares  # the bar is gone
@@ -357,8 +360,8 @@ def test_more_effort_is_more_rows_and_every_setting_may_still_be_overridden(mode
     check_same(
         fans.Explainer(model, BACKGROUND)(INPUTS[:2]), fans.Explainer(model, BACKGROUND, effort="normal")(INPUTS[:2])
     )
-    own = fans.Explainer(model, BACKGROUND, effort="high", n_local=3, n_sweep=50)(INPUTS[:1])
-    assert own.evaluations["reference"][0] == 4
+    own = fans.Explainer(model, BACKGROUND, effort="high", n_local=9, n_sweep=50)(INPUTS[:1])
+    assert own.evaluations["reference"][0] == 10
     assert own.evaluations["sweep"][0] <= 100
 
 

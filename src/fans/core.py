@@ -129,12 +129,14 @@ class Registered:
 
 
 def plain_number(value: float, digits: int = 4) -> str:
-    """Write a number as people do: 0.1056, 12.45, 426, 21,390; an exponent only where it is tiny or huge.
+    """Write a number as people do: 0.1056, 12.45, 1984, 21,390; an exponent only where it is tiny or huge.
 
-    >>> [plain_number(value) for value in (0.10562, 426.0, 21390.4, -1e6, 2.5e-7, 3e20)]
-    ['0.1056', '426', '21,390', '-1,000,000', '2.5e-07', '3e+20']
+    >>> [plain_number(value) for value in (0.10562, 1984.0, 21390.4, -1e6, 2.5e-7, 3e20)]
+    ['0.1056', '1984', '21,390', '-1,000,000', '2.5e-07', '3e+20']
     """
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.{digits}g}"
+    if 1000 <= abs(value) < 1e15:
+        return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.0f}"
+    return f"{value:.{digits}g}"
 
 
 def time_text(microseconds: float, kind: str) -> str:
@@ -249,7 +251,8 @@ class Explanation:
         inputs: `(B, *input)` the explained inputs, NaN where a value is missing, categories as codes.
         elements: `(*input)` which feature each element of an input belongs to; `(B, *input)` where each has its own.
         element_names, categories: names of the elements, and what the codes of categorical ones stand for.
-        times: which elements are times, in microseconds: `"date"`, `"date UTC"` or `"duration"` by position.
+        kinds: which elements are times, in microseconds (`"date"`, `"date UTC"`, `"duration"`), or categories whose
+            codes are in their order (`"ordered"`), by position.
         kind: whether the explained output is a probability.
         change: what counted as a changed prediction.
         evaluations: model rows `(B,)` by phase; "shared" counts those spent once for all inputs.
@@ -297,7 +300,7 @@ class Explanation:
     edges: Array | None = None
     nodes: Array | None = None
     node_names: tuple[str, ...] = ()
-    times: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
@@ -390,7 +393,7 @@ class Explanation:
             return "missing"
         if words := self.categories.get(str(place)):
             return str(words[int(value)])
-        if kind := self.times.get(str(place)):
+        if kind := self.kinds.get(str(place)):
             return time_text(value, kind)
         return plain_number(value)
 

@@ -360,14 +360,14 @@ def check_seed(seed: Any) -> int:
         raise InputError(f"Expected `seed` as a whole number, got {seed!r}") from None
 
 
-def warn_if_thin(ess: Tensor, n_samples: int) -> None:
-    """Warn once if the weights of some input rest on less than a handful of samples."""
+def warn_if_thin(ess: Tensor, n_samples: int, more: str) -> None:
+    """Warn once if the weights of some input rest on less than a handful of samples; `more` is how to have more."""
     poor = (ess < HANDFUL) & (ess > 0)
     if poor.any():
         warn(
             f"{int(poor.any(-1).sum())} of {len(ess)} estimates rest on fewer than {HANDFUL:.0f} effective samples "
-            f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so they follow a few rows; pass a larger "
-            'background, or widen the neighbourhood with radius="ess"',
+            f"(the least: {ess[ess > 0].min():.1f} of {n_samples}), so they follow a few rows; {more}, or widen the "
+            'neighbourhood with radius="ess"',
         )
 
 
@@ -489,7 +489,7 @@ def pns(
             of_part = (b[part.at] if isinstance(b, Tensor) else b, c if by_class else c[part.at])
             found.append(_pns_of_part(part, own, *of_part, by_class, grid, settings, seed))
     joined = join_pns(found, [part.at for part in parts])
-    warn_if_thin(effective(joined), reference_size(bound))
+    warn_if_thin(effective(joined), reference_size(bound), "pass a larger background")
     return replace(joined, n_evaluations=joined.n_evaluations + (0 if parts[0].task is bound else bound.predict.n_rows))
 
 

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
@@ -75,6 +75,9 @@ WHOLE = 1.0
 MOST_HELD = 64 * 2**20
 """Bytes that the inputs of a block may take together just to fill the model's batches."""
 
+MORE_SAMPLES = "pass a larger `n_local`"
+"""How to have more samples about an input."""
+
 Effort = Literal["low", "normal", "high"]
 
 
@@ -106,15 +109,15 @@ class Neighbourhood:
     """What stands for "close to the input".
 
     Attributes:
-        n_background: background rows among the reference samples of each input; by default fifty in tables, none where
-            other inputs are too far away to count.
+        n_background: background rows among the reference samples of each input; by default none, as most are too far
+            away to count.
         n_local: local copies of the input among them, besides the input itself: some of their features are swapped
             with a background row's.
         local_noise: if above 0, local copies carry normal noise of so many standard deviations instead.
         radius, tolerance: as in `fans.pns`.
     """
 
-    n_background: int | None = None
+    n_background: int = 0
     n_local: int = 49
     local_noise: float = 0.0
     radius: Any = None
@@ -122,8 +125,7 @@ class Neighbourhood:
 
     def __post_init__(self) -> None:
         check_whole("n_local", self.n_local, 0)
-        if self.n_background is not None:
-            check_whole("n_background", self.n_background, 0)
+        check_whole("n_background", self.n_background, 0)
         if not is_number(self.local_noise) or not 0 <= self.local_noise < np.inf:
             raise InputError(f"Expected `local_noise` of at least 0, got {self.local_noise!r}")
         if isinstance(self.radius, str):
@@ -182,10 +184,7 @@ class Explainer:
         member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
         owners = {f.name: kind for kind in kinds for f in fields(kind)}
-        for name in settings:
-            if name in ELSEWHERE and name not in owners:
-                raise InputError(f"Expected a setting of `fans`, got {name!r}; pass {ELSEWHERE[name]}")
-            choose("a setting", name, sorted(owners))
+        _refuse_unknown(settings, owners)
         preset: dict[str, Any] = {}
         if settings.get("preset") is not None:
             preset |= member.presets[choose("`preset`", settings["preset"], member.presets)]
@@ -221,13 +220,7 @@ class Explainer:
             self.task.predict.n_rows += spent
         if not self.task.space.has_background:  # neighbours are made from the input alone
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
-        elif self.neighbourhood.n_background is None:
-            self.neighbourhood = replace(self.neighbourhood, n_background=self.task.space.n_background)
-        if self.task.space.modality == "table" and len(self.task.background) == 1:
-            warn(
-                "The background has one row, so that every other value is that row's and the outputs have no spread; "
-                "pass rows of real data, a hundred or so"
-            )
+        _warn_of_one_row(self.task)
         if target_names is not None:
             n_outputs, instead = self.task.outputs.shape[1], self.task.predict.if_logit
             self.task.predict.target_names = checked_names(
@@ -280,7 +273,7 @@ class Explainer:
             raise
         explanation = _joined(runs, started)
         assert explanation is not None
-        warn_if_thin(torch.from_numpy(explanation.ess), self._n_samples)
+        warn_if_thin(torch.from_numpy(explanation.ess), self._n_samples, MORE_SAMPLES)
         return explanation
 
     def _each(self, parts: Sequence[Part]) -> "Iterator[tuple[Explainer, Part]]":
@@ -306,7 +299,7 @@ class Explainer:
             for explainer, part in self._each(parts)
         ]
         joined = join_pns(found, [part.at for part in parts])
-        warn_if_thin(effective(joined), self._n_samples)
+        warn_if_thin(effective(joined), self._n_samples, MORE_SAMPLES)
         return joined
 
     def _score(self, given: Part, subset: Any) -> PNS:
@@ -348,7 +341,7 @@ class Explainer:
 
     @property
     def _n_samples(self) -> int:
-        return min(self.neighbourhood.n_background or 0, len(self.task.background)) + self.neighbourhood.n_local + 1
+        return min(self.neighbourhood.n_background, len(self.task.background)) + self.neighbourhood.n_local + 1
 
     def _blocks(self, n_inputs: int, *, only_scores: bool = False) -> Iterator[slice]:
         """Cut inputs into blocks that fill the model's batches, also in a method that takes few rows at a time."""
@@ -509,7 +502,7 @@ class Explainer:
             node_names=space.node_names,
             element_names=space.element_names,
             categories=space.categories,
-            times=space.times,
+            kinds=space.kinds,
         )
 
     def _plain_settings(self) -> dict[str, Any]:
@@ -542,6 +535,23 @@ class Explainer:
             self.class_tolerance()
             self._training = self.method.prepare(self.task, self.seed)
         return self._training
+
+
+def _refuse_unknown(settings: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuse settings that are none of the known ones, and say what those of other libraries are here."""
+    for name in settings:
+        if name in ELSEWHERE and name not in known:
+            raise InputError(f"Expected a setting of `fans`, got {name!r}; pass {ELSEWHERE[name]}")
+        choose("a setting", name, sorted(known))
+
+
+def _warn_of_one_row(task: Task) -> None:
+    """Warn of a table's background in which there is nothing to compare."""
+    if task.space.modality == "table" and task.space.has_background and len(task.background) == 1:
+        warn(
+            "The background has one row, so that every other value is that row's and the outputs have no spread; "
+            "pass rows of real data, a hundred or so"
+        )
 
 
 def _plain(scores: Tensor) -> Scores:
@@ -632,7 +642,7 @@ class _Inputs:
         explainer, task = self.explainer, self.explainer.task
         around, settings = self.around, explainer.settings
         rows, ids = self.rows[part], self.ids[part]
-        samples = (around.n_background or 0, around.n_local, around.local_noise)
+        samples = (around.n_background, around.n_local, around.local_noise)
         pool, outputs = Reference.around(task, rows, ids, explainer.seed, *samples)
         target = task.targets(None, outputs) if self.target is None else self.target[part]
         distances = task.space.unit_distances(rows, pool.samples(), pool.units, settings.distance).double()

@@ -414,9 +414,8 @@ def test_neutral_features_stay_out_where_those_for_it_hardly_do_it():
         )
         assert [row.nonzero().flatten().tolist() for row in found.subset] == [expected[i] for i in part]
         assert torch.equal(found.stability, found.subset.double())
-    assert chosen_by(up_and_down, background, x[:1], order[:1], n_sweep=20_000).subset[0].tolist() == [True] + 5 * [
-        False
-    ]
+    crowd: dict[str, Any] = {"n_background": 50, "n_sweep": 20_000}
+    assert chosen_by(up_and_down, background, x[:1], order[:1], **crowd).subset[0].tolist() == [True] + 5 * [False]
 
 
 @pytest.mark.parametrize(("n_deciding", "expected"), [(5, 5), (7, 7), (11, 11), (37, 38)])

@@ -11,7 +11,7 @@ import torch
 import fans
 from fans.explainers import _walks
 from fans.explainers._shared import NOTHING, Scores, fair_subset
-from fans.explainers._walks import FEWEST, ROUNDS, Route, settled, walks_a_round
+from fans.explainers._walks import FEWEST, ROUNDS, Route, rows_for, settled, walks_a_round
 
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(80, 5))
@@ -66,7 +66,7 @@ def test_steps_towards_drawn_rows_are_means_over_the_background():
 
 def test_standard_errors_of_scores_are_their_spread_over_seeds_and_backgrounds():
     found = [
-        fans.Explainer(curved, np.random.default_rng([1, r]).normal(size=(400, 5)), seed=r, n_local=0)(INPUTS[2])
+        fans.Explainer(curved, np.random.default_rng([1, r]).normal(size=(400, 5)), seed=r, n_local=9)(INPUTS[2])
         for r in range(100)
     ]
     spread = np.std([e.scores[0] for e in found], axis=0)[:4]
@@ -76,7 +76,7 @@ def test_standard_errors_of_scores_are_their_spread_over_seeds_and_backgrounds()
 
 def test_the_route_is_balanced_and_the_same_for_all():
     a_round = walks_a_round(6, 1200)
-    route = Route.drawn(3, 6, a_round, 0.4)
+    route = Route.over(6, a_round, 0.4)
     assert route.side == 3
     assert a_round == 50
     assert torch.equal(route.order.gather(1, route.place), torch.arange(6).expand(200, -1))
@@ -84,11 +84,30 @@ def test_the_route_is_balanced_and_the_same_for_all():
         assert torch.equal((route.part[begin : begin + a_round] * a_round).long().sort().values, torch.arange(a_round))
     assert torch.equal((route.part * 200).long().sort().values, torch.arange(200))
     assert walks_a_round(10_000, 4000) == FEWEST
+    assert not torch.equal(route.order, Route.over(6, a_round, 0.4, design=1).order)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "walks", "n_rows"), [(2, 10.0, 500), (8, 10.0, 640), (30, 10.0, 4000), (8, 2.5, 160)]
+)
+def test_model_rows_grow_with_the_columns(n_features, walks, n_rows):
+    assert rows_for(n_features, walks) == n_rows
+    rows = np.random.default_rng(0).normal(size=(20, n_features))
+    explainer = fans.Explainer(lambda a: a[:, 0], rows, walks_a_column=walks, n_local=0, n_perturb=1)
+    a_round = max(FEWEST, n_rows // (n_features * ROUNDS))
+    assert explainer.rows_an_input == 1 + ROUNDS * a_round * n_features + 2
+
+
+def test_another_seed_takes_the_same_walks():
+    one, other = (fans.Explainer(curved, BACKGROUND, seed=seed)(INPUTS) for seed in (0, 1))
+    assert (one.scores == other.scores).all()
+    assert (one.subset == other.subset).all()
+    assert (one.pns != other.pns).any()  # what is said of them is from draws of its own
 
 
 @pytest.mark.parametrize("max_batch", [1, 13, 10_000])
 def test_batches_order_and_company_do_not_matter(max_batch):
-    settings: dict[str, Any] = {"n_walk_rows": 400, "n_local": 3}
+    settings: dict[str, Any] = {"n_walk_rows": 400, "n_local": 9}
     whole = fans.Explainer(curved, BACKGROUND, **settings)(INPUTS)
     some = fans.Explainer(curved, BACKGROUND, max_batch=max_batch, **settings)(INPUTS[[4, 1]], ids=[4, 1])
     for name in ("scores", "scores_se", "subset", "stability", "direction", "pns", "interval"):

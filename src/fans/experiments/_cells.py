@@ -69,7 +69,7 @@ def price_of_call(call: Plain, n_features: int) -> int:
         return cost
     if settings.get("estimator") == "resample":  # all samples at every step, and some again
         asked = Settings(**_own(Settings, settings))
-        n_samples = 1 + around.n_local + (around.n_background or 0)
+        n_samples = 1 + around.n_local + around.n_background
         cost = settings["n_steps"] * 2 * (n_samples * asked.n_factual + asked.n_resample * asked.n_perturb)
     return int(cost) + around.n_local
 

@@ -7,7 +7,7 @@ tolerance, and a feature that the model does not read scores exactly 0. The firs
 alone: the mean of those, with their signs, is its direction.
 
 Small blocks ask what a feature does near the input, one block of all what it does anywhere between the input and the
-other rows. All inputs take the same walks, so that their scores differ by the inputs alone.
+other rows. All inputs take the same walks, whatever the seed, so that scores differ by the inputs alone.
 """
 
 import math
@@ -33,6 +33,15 @@ ROUNDING = 1e-12
 """Of an output: a smaller step is none."""
 
 
+LEAST, MOST = 50, 400
+"""Model rows of all walks, in walks a column: few columns have cheap walks, and many need a bound."""
+
+
+def rows_for(n_features: int, walks_a_column: float) -> int:
+    """Return the model rows that all walks may take, in proportion to the columns: each has a smaller share of more."""
+    return round(walks_a_column * min(max(n_features**2, LEAST), MOST))
+
+
 def walks_a_round(n_features: int, most_rows: int) -> int:
     """Return how many walks there are before each look."""
     return max(FEWEST, most_rows // (n_features * ROUNDS))
@@ -56,7 +65,7 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
     """
     n_inputs, n_features = len(block.target), task.space.n_features
     a_round = walks_a_round(n_features, most_rows)
-    route = Route.drawn(block.seed, n_features, a_round, reach)
+    route = Route.over(n_features, a_round, reach)
     steps = torch.zeros(n_inputs, ROUNDS * a_round, n_features, dtype=torch.float64)
     alone = torch.zeros(n_inputs, n_features, dtype=torch.float64)
     moving, spent = torch.zeros(n_inputs, dtype=torch.float64), torch.zeros(n_inputs, dtype=torch.int64)
@@ -116,7 +125,7 @@ def settled(steps: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Route:
-    """Where walks go, the same for all inputs.
+    """Where walks go, the same for all inputs and seeds.
 
     Attributes:
         order: `(W, F)` the feature at each place.
@@ -136,10 +145,11 @@ class Route:
         return (self.place % self.side == 0).double()
 
     @classmethod
-    def drawn(cls, seed: int, n_features: int, a_round: int, reach: float) -> "Route":
-        """Draw orders; and parts such that those of each round are spread evenly."""
+    def over(cls, n_features: int, a_round: int, reach: float, design: int = 0) -> "Route":
+        """Draw orders, and parts such that those of each round are spread evenly; others for another `design`."""
         n_walks = ROUNDS * a_round
-        orders, strata, within = (draws.stream_keys(seed, [0], f"walk/{what}") for what in ("order", "stratum", "part"))
+        names = (f"walk/{what}" for what in ("order", "stratum", "part"))
+        orders, strata, within = (draws.stream_keys(design, [0], name) for name in names)
         order = draws.uniform(orders, torch.arange(n_walks * n_features)).view(n_walks, n_features).argsort(1)
         stratum = draws.uniform(strata, torch.arange(n_walks)).view(ROUNDS, a_round).argsort(1)
         finer = draws.uniform(within, torch.arange(n_walks)).view(ROUNDS, a_round).argsort(0).gather(1, stratum)

@@ -13,7 +13,7 @@ from fans.explainers._relaxed import Climb, Relaxed, check_differentiable, climb
 from fans.explainers._released import N_ROWS, ROWS_A_STEP, refine_integrated_gradients
 from fans.explainers._rivals import check_number
 from fans.explainers._shared import Drawn, Method, Scores, Without
-from fans.explainers._walks import rows_of_walks, walk
+from fans.explainers._walks import rows_for, rows_of_walks, walk
 from fans.pns import Settings
 from fans.task import Task
 from fans.trials import Block
@@ -80,7 +80,8 @@ class FANS(Method):
             closeness (`"SR"`).
         n_steps: of the chain and of the relaxation.
         n_rows: of the chain: model rows of each step, half of them perturbing the subset and half the rest.
-        n_walk_rows: of walks: model rows at most, fewer where the subset is settled sooner.
+        walks_a_column: of walks: how many there are for each column; of few columns more, of more than twenty fewer.
+        n_walk_rows: of walks: model rows at most, in place of that. Fewer where the subset is settled sooner.
         reach: of walks: share of the features that are replaced together at most. 1 asks what a feature does anywhere
             between the input and other rows, less what it does near the input.
         n_pairs: of the game: random subsets drawn, two model rows each.
@@ -102,9 +103,9 @@ class FANS(Method):
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
     efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "low": {"n_rows": 16, "n_walk_rows": 1000, "n_pairs": 200},
+        "low": {"n_rows": 16, "walks_a_column": 2.5, "n_pairs": 200},
         "normal": {},
-        "high": {"n_steps": 20, "n_rows": 64, "n_walk_rows": 16_000, "n_pairs": 2000},
+        "high": {"n_steps": 20, "n_rows": 64, "walks_a_column": 40.0, "n_pairs": 2000},
     }
 
     solver: Solver = "auto"
@@ -112,7 +113,8 @@ class FANS(Method):
     without: Without = None
     n_steps: int = 10
     n_rows: int = 32
-    n_walk_rows: int = 4000
+    walks_a_column: float = 10.0
+    n_walk_rows: int | None = None
     reach: float = 0.4
     n_pairs: int = 500
     ridge: float = 1e-3
@@ -130,8 +132,11 @@ class FANS(Method):
             self._refuse_what_released_ignores()
         if self.without is not None:
             choose("`without`", self.without, ("SF", "NC", "SR"))
-        for name, least in (("n_steps", 1), ("n_rows", 4), ("n_walk_rows", 1), ("n_pairs", 2)):
+        for name, least in (("n_steps", 1), ("n_rows", 4), ("n_pairs", 2)):
             check_whole(name, getattr(self, name), least)
+        if self.n_walk_rows is not None:
+            check_whole("n_walk_rows", self.n_walk_rows, 1)
+        check_number("walks_a_column", self.walks_a_column, 0, above=True)
         if self.n_rows % 2:
             raise InputError(f"Expected `n_rows` as an even number, half of them for either side, got {self.n_rows}")
         check_number("ridge", self.ridge, 0)
@@ -173,7 +178,8 @@ class FANS(Method):
             return self
         if settings.change != "label" and task.predict.has_gradient(task.background[:1]):
             return replace(self, solver="chain")
-        wide = rows_of_walks(task.space.n_features, self.n_walk_rows) > WIDE * self.n_walk_rows
+        most = self._walk_rows(task.space.n_features)
+        wide = rows_of_walks(task.space.n_features, most) > WIDE * most
         game = wide or self.without is not None or not settings.joint
         return replace(self, solver="game" if game else task.space.solver)
 
@@ -205,12 +211,16 @@ class FANS(Method):
         if self.solver not in ("game", "walks"):
             check_differentiable(task, settings, self.solver)
 
+    def _walk_rows(self, n_features: int) -> int:
+        """Return the model rows that walks may take."""
+        return self.n_walk_rows or rows_for(n_features, self.walks_a_column)
+
     def cost(self, n_features: int) -> int:
         """Two rows a pair, or those of all steps or walks."""
         if self.preset == "released":
             return N_ROWS
         if self.solver == "walks":
-            return rows_of_walks(n_features, self.n_walk_rows)
+            return rows_of_walks(n_features, self._walk_rows(n_features))
         if self.solver == "game":
             return 2 * self.n_pairs
         return self.n_steps * self.n_rows + (0 if self.solver == "relaxed" else MOST_FITTING)
@@ -228,7 +238,7 @@ class FANS(Method):
         if self.solver == "chain":
             return climb_chain(task, block, self.n_steps, self.n_rows, self.without)
         if self.solver == "walks":
-            return walk(task, block, settings.change, self.n_walk_rows, self.reach)
+            return walk(task, block, settings.change, self._walk_rows(task.space.n_features), self.reach)
         if self.solver == "relaxed":
             how = Climb(self.n_steps, self.rate, self.init, self.relaxed_g, self.without)
             return climb(task, block, settings, how)

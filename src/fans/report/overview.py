@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fans.core import Array, Explanation, InputError, extra, normal_quantile
-from fans.report.sentences import amount, join_names, percent, unit_word
+from fans.report.sentences import join_names, percent, unit_word
 from fans.report.tables import FEW, listed
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Level:
     def sign(self, e: Explanation) -> int:
         """Return 1 if these values raise the output, -1 if they lower it, 0 where that is small or unsure."""
         unsure = math.isnan(self.raised.low) or self.raised.low <= 0 <= self.raised.high
-        return 0 if unsure or float(amount(e, self.raised.value)) == 0 else int(np.sign(self.raised.value))
+        return 0 if unsure or _hardly_any(e, self.raised.value) else int(np.sign(self.raised.value))
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,9 @@ def _values(e: Explanation, f: int) -> _Values:
     """Return what the rows have in a column, and which of them have low and high values, or each category."""
     places = np.flatnonzero(e.elements.ravel() == f)
     numbers = e.inputs.reshape(len(e), -1)[:, places].mean(1)
-    ordered = e.modality != "table" or (len(places) == 1 and str(places[0]) not in e.categories)
+    place = str(places[0])
+    in_order = place not in e.categories or e.kinds.get(place) == "ordered"
+    ordered = e.modality != "table" or (len(places) == 1 and in_order)
     kinds, shade = (_halves if ordered else _categories)(e, f, numbers)
     kinds.append(_Kind("missing", "", np.isnan(numbers), missing=True))
     return _Values(numbers, ordered, tuple(kind for kind in kinds if kind.rows.any()), shade)
@@ -331,13 +333,18 @@ def _ranks(values: Array) -> Array:
     return ranks
 
 
+def _hardly_any(e: Explanation, move: float) -> bool:
+    """Tell whether a movement of the output is none, as one of a probability is that would be written 0.00."""
+    return abs(move) < (0.005 if e.kind == "probability" else 1e-12)
+
+
 def _words(e: Explanation, column: Column, output: str) -> str:
     """Say what a column's values do to the output on average."""
     if not column.measured:
         return UNMEASURED
     if column.measured < ENOUGH:
         return TOO_FEW
-    if float(amount(e, column.size.value)) == 0:
+    if _hardly_any(e, column.size.value):
         return f"alone it hardly moves {output}"
     signs = {level: level.sign(e) for level in column.levels}
     claims = _value_claims(column.trend, signs) if column.ordered else _category_claims(signs)

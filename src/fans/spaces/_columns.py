@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+Kind = Literal["", "date", "date UTC", "duration", "ordered"]
+
 MISSING = 2.0**126
 """What a missing value is in rows: unlike NaN it equals itself, and a replacement of weight 0 or 1 leaves it exact."""
 
@@ -50,7 +52,7 @@ class Column(ABC):
     Attributes:
         subtracts: whether the difference of two numbers means something; else they only are the same or not.
         between: whether a value between two others may be made up.
-        time: what its numbers are if they are times.
+        kind: what its numbers are, if more than numbers: times in microseconds, or codes in order.
     """
 
     subtracts: ClassVar[bool] = True
@@ -61,8 +63,8 @@ class Column(ABC):
         self.dtype: Any = background.dtype
 
     @property
-    def time(self) -> Literal["", "date", "date UTC", "duration"]:
-        """What its numbers are, in microseconds, if they are times."""
+    def kind(self) -> Kind:
+        """What its numbers are."""
         return ""
 
     @property
@@ -120,7 +122,7 @@ class Times(Column):
     between: ClassVar[bool] = True
 
     @property
-    def time(self) -> Literal["", "date", "date UTC", "duration"]:
+    def kind(self) -> Kind:
         """What they are; moments of a time zone are told in UTC."""
         if self.dtype.kind == "m":
             return "duration"
@@ -129,7 +131,7 @@ class Times(Column):
     def encode(self, column: "Series", what: str) -> Floats:
         """Return microseconds since 1970, or as many as it lasts."""
         plain = self._converted(column, what)
-        if self.time == "date UTC":
+        if self.kind == "date UTC":
             plain = plain.dt.tz_convert("UTC").dt.tz_localize(None)
         whole = plain.to_numpy().astype(f"{self.dtype.kind}8[us]").view(np.int64)
         return np.where(plain.isna(), MISSING, whole.astype(np.float64))
@@ -141,13 +143,18 @@ class Times(Column):
         missing = numbers == MISSING
         whole = np.where(missing, 0, numbers).round().astype(np.int64).view(f"{self.dtype.kind}8[us]")
         times: Any = pd.Series(np.where(missing, np.array("NaT", whole.dtype), whole))
-        if self.time == "date UTC":
+        if self.kind == "date UTC":
             times = times.dt.tz_localize("UTC")
         return times.astype(self.dtype).array
 
 
 class Ranks(Column):
     """Ordered categories, as their places in the order."""
+
+    @property
+    def kind(self) -> Kind:
+        """Codes in order."""
+        return "ordered"
 
     @property
     def words(self) -> tuple[str, ...]:

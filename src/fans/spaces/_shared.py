@@ -196,7 +196,6 @@ class FittedSpace(ABC):
         shape: of one input.
         scale: `(E,)` the background's standard deviation of each element (1 where constant or categorical).
         swap_rate: share of its features that a local copy of an input has from elsewhere.
-        n_background: background rows among an input's reference samples, if the user of an `Explainer` does not say.
         has_background: whether a feature of one input is one of another too, so that they are each other's background.
         has_missing: whether missing values have been seen.
         named: whether the model gets the names of elements as well: those of a frame.
@@ -208,7 +207,6 @@ class FittedSpace(ABC):
 
     modality: ClassVar[Modality]
     swap_rate: ClassVar[float] = 0.1
-    n_background: ClassVar[int] = 50
     has_background: ClassVar[bool] = True
     has_missing: bool = False
     named: bool = False
@@ -233,8 +231,8 @@ class FittedSpace(ABC):
         return {}
 
     @property
-    def times(self) -> dict[str, str]:
-        """What the numbers of elements that are times are, by the element's position."""
+    def kinds(self) -> dict[str, str]:
+        """Which elements are times or ordered categories, by the element's position."""
         return {}
 
     def oddities(self, rows: Tensor) -> Sequence[Oddity]:  # noqa: ARG002

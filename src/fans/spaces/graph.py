@@ -99,7 +99,6 @@ class _FittedGraph(FittedSpace):
 
     has_background: ClassVar[bool] = False
     swap_rate: ClassVar[float] = 0.05
-    n_background: ClassVar[int] = 0
     repeats: ClassVar[bool] = True
     unit: ClassVar[str]
     baselines: ClassVar[tuple[str, ...]]

@@ -119,7 +119,6 @@ class FittedImage(FittedSpace):
     modality: ClassVar[Modality] = "image"
     # Chosen by IROF on images that are not reported: docs/benchmarks.md.
     swap_rate: ClassVar[float] = 0.02
-    n_background: ClassVar[int] = 0  # other images are too far away to count
 
     def __init__(self, image: Image, background: Any) -> None:
         super().__init__()

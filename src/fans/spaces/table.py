@@ -393,15 +393,16 @@ class FittedTable(FittedSpace):
         return {str(j): kind.words for j, kind in enumerate(self._kinds) if kind.words is not None}
 
     @property
-    def times(self) -> dict[str, str]:
-        """Return what the microseconds of columns of times are, by the column's position."""
-        return {str(j): kind.time for j, kind in enumerate(self._kinds) if kind.time}
+    def kinds(self) -> dict[str, str]:
+        """Return which columns are times or ordered categories, by their position."""
+        return {str(j): kind.kind for j, kind in enumerate(self._kinds) if kind.kind}
 
     @property
     def no_gradient(self) -> str:
         """Why a module's outputs have no gradient."""
-        if self.times:
-            return f"column {self._columns[int(next(iter(self.times)))]!r} has times"
+        other = [kind.name for kind in self._kinds if not isinstance(kind, Numbers)]
+        if other:
+            return f"column {other[0]!r} has no numbers"
         return "the background has missing values" if self._n_known.min() < self._n_rows else ""
 
 
