@@ -261,6 +261,7 @@ class Explanation:
         edges: `(B, *input, 2)` the nodes that each element of a graph joins, -1 where an input has fewer; else None.
         nodes: `(B,)` the explained nodes of a graph, -1 for graphs as wholes; else None.
         node_names: of all nodes, where the user gave them.
+        sparse: whether an input has only those features in which it is not 0.
     """
 
     scores: Array
@@ -301,6 +302,7 @@ class Explanation:
     nodes: Array | None = None
     node_names: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
+    sparse: bool = False
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
@@ -335,7 +337,12 @@ class Explanation:
 
     @property
     def present(self) -> Array:
-        """Which features exist in each input, `(B, F)`: an image may have fewer superpixels than were asked for."""
+        """Which features exist in each input, `(B, F)`: an image may have fewer superpixels than were asked for.
+
+        Of sparse rows those that are not 0.
+        """
+        if self.sparse:
+            return np.asarray(self.inputs != 0)
         if self.elements.ndim < self.inputs.ndim:
             return np.ones_like(self.subset)
         found = np.zeros_like(self.subset)
@@ -460,14 +467,18 @@ class Explanation:
         taken: dict[str, Any] = {
             "evaluations": {k: v if k == "shared" else v[chosen] for k, v in self.evaluations.items()}
         }
-        own = ("elements",) if self.elements.ndim == self.inputs.ndim else ()
-        for name in (*self._PER_INPUT, *own):
+        for name in self._per_input:
             value = getattr(self, name)
             if isinstance(value, tuple):
                 taken[name] = tuple(value[i] for i in chosen)
             elif value is not None:
                 taken[name] = value[chosen]
         return replace(self, **taken)
+
+    @property
+    def _per_input(self) -> tuple[str, ...]:
+        """Fields that have an entry for each input."""
+        return (*self._PER_INPUT, "elements") if self.elements.ndim == self.inputs.ndim else self._PER_INPUT
 
     def __str__(self) -> str:
         from fans.report.sentences import printed
@@ -565,7 +576,7 @@ def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Expla
         return parts[0]
     n_features = max(part.scores.shape[1] for part in parts)
     joined: dict[str, Any] = {}
-    for name in (*Explanation._PER_INPUT, "elements"):
+    for name in parts[0]._per_input:
         values = [getattr(part, name) for part in parts]
         if name == "elements":  # the last feature is the one that no input has
             values = [
@@ -594,21 +605,17 @@ def in_order(arrays: Sequence[Array], places: Sequence[Sequence[int]], fill: flo
         return arrays[0]
     shape = np.max([array.shape[1:] for array in arrays], axis=0) if arrays[0].ndim > 1 else ()
     out = np.full((sum(map(len, arrays)), *map(int, shape)), fill, arrays[0].dtype)
+    everywhere = np.sort(np.concatenate([np.asarray(at) for at in places]))  # not all that were asked for, perhaps
     for array, at in zip(arrays, places, strict=True):
         part = np.full((len(array), *out.shape[1:]), fill, out.dtype)
         part[tuple(slice(n) for n in array.shape)] = array
-        out[_ranks(at, places)] = part
+        out[np.searchsorted(everywhere, np.asarray(at))] = part
     return out
 
 
 def _tuples_in_order(tuples: Sequence[tuple[Any, ...]], places: Sequence[Sequence[int]]) -> tuple[Any, ...]:
     flat = dict(zip((i for at in places for i in at), (entry for one in tuples for entry in one), strict=True))
     return tuple(flat[i] for i in sorted(flat))
-
-
-def _ranks(at: Sequence[int], places: Sequence[Sequence[int]]) -> Array:
-    """Return where inputs stand among all that there are, which need not be all that were asked for."""
-    return np.searchsorted(np.sort(np.concatenate([np.asarray(p) for p in places])), np.asarray(at))
 
 
 def load(path: str | Path) -> Explanation:

@@ -83,6 +83,11 @@ def evaluate(
     """
     if explainer is None and model is None:
         raise InputError("Expected the model that was explained, or its explainer, got neither; pass `explainer=`")
+    if explanation.sparse:
+        raise InputError(
+            "Expected an explanation of a table, images or nodes, got one of sparse rows, which metrics do not read; "
+            "compare subsets by `explainer.score`"
+        )
     judges = dict(_named(metrics))
     _refuse_lacking(judges, explanation, explainer, truth)
     if explanation.edges is not None:

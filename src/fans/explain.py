@@ -51,10 +51,12 @@ from fans.estimate import (
 from fans.explainers._direction import Directions, directions
 from fans.explainers._shared import (
     Chosen,
+    Members,
     Method,
     Scores,
     Selection,
     check_modality,
+    clear_subset,
     fair_subset,
     n_sizes,
     smallest_subset,
@@ -142,7 +144,8 @@ class Explainer:
         background: real data: what the neighbourhood, scales and drawn baselines come from. It is evaluated once.
         space: what a feature is; guessed from the background by default.
         baseline: value of a feature considered missing (a name, a number or a row); by default the space's first: drawn
-            background rows in tables, the image's own mean and border colours in images, no edge in graphs.
+            background rows in tables, 0 in sparse rows, the image's own mean and border colours in images, no edge in
+            graphs.
         method: a registered method.
         output: `"raw"` leaves a module's logits as they are.
         task: how a torch module's or an estimator's outputs are read; guessed from the background by default.
@@ -331,13 +334,17 @@ class Explainer:
         settings, n_local = self.settings, self.neighbourhood.n_local
         n_samples = self._n_samples + (settings.n_resample if settings.estimator == "resample" else 0)
         estimated = 2 * n_samples * (n_ways(self.task, settings) or settings.n_perturb)
-        choosing = 0 if self._shares else self.selection.n_sweep
+        choosing = 0 if self._members == "share" else self.selection.n_sweep
         return 1 + n_local + self.method.cost(self.task.space.n_features) + choosing + estimated
 
     @property
-    def _shares(self) -> bool:
-        """Whether the subset is that of fair shares of the scores."""
-        return self.selection.members == "share" or (self.selection.members == "auto" and self.method.shares)
+    def _members(self) -> Members:
+        """How the subset is chosen; `"auto"` is by fair shares where these are clear."""
+        if self.selection.members != "auto":
+            return self.selection.members
+        if not self.method.shares:
+            return "pns"
+        return "auto" if self.task.space.sparse else "share"
 
     @property
     def _n_samples(self) -> int:
@@ -366,7 +373,7 @@ class Explainer:
         the same draws, so that their scores differ by the inputs alone.
         """
         parts = parts_of(self.task, x, target, ids, own=False)
-        found = [explainer._scores(part) for explainer, part in self._each(parts)]
+        found = [part.task.space.among_all(explainer._scores(part)) for explainer, part in self._each(parts)]
         return in_order(found, [part.at for part in parts])
 
     def _scores(self, given: Part) -> Array:
@@ -393,15 +400,18 @@ class Explainer:
             )
         if not np.isfinite(given).all():
             raise InputError("Expected finite `scores`, got NaN or infinity")
-        found = [explainer._sweep(part, torch.from_numpy(given[part.at])) for explainer, part in self._each(parts)]
+        found = [
+            part.task.space.among_all(explainer._sweep(part, torch.from_numpy(part.task.space.own(given[part.at]))))
+            for explainer, part in self._each(parts)
+        ]
         return in_order(found, [part.at for part in parts])
 
     def _sweep(self, given: Part, scores: Tensor) -> Array:
         """Sweep the scores of inputs of one row layout."""
-        inputs, n_features = _Inputs(self, given), self.task.space.n_features
+        inputs = _Inputs(self, given)
         with self.task.predict.session():
             found = [
-                self._choose(inputs.block(part).block, _plain(scores[part, :n_features])).subset
+                self._choose(inputs.block(part).block, _plain(scores[part])).subset
                 for part in self._blocks(len(given.rows))
             ]
         return torch.cat(found).numpy()
@@ -422,7 +432,7 @@ class Explainer:
         out = []
         for task, rows, at in split:
             units, owner = task.space.units(rows), torch.arange(len(rows))
-            values = torch.from_numpy(np.asarray(scores, dtype=np.float64)[at, : task.space.n_features])
+            values = torch.from_numpy(task.space.own(np.asarray(scores, dtype=np.float64)[at]))
             if parts and self.method.per_pixel:
                 values = values / task.space.planes(rows[:1]).shape[1]
             elif parts and not self.method.per_element:
@@ -470,9 +480,10 @@ class Explainer:
 
     def _choose(self, block: Block, scored: Scores) -> Chosen:
         """Choose the subset of each input of a block."""
-        if self._shares:
+        if self._members == "share":
             return fair_subset(scored)
-        return smallest_subset(self.task, block, scored, self.settings, self.selection)
+        choose = clear_subset if self._members == "auto" else smallest_subset
+        return choose(self.task, block, scored, self.settings, self.selection)
 
     def _assemble(self, done: "_Results", inputs: "_Inputs") -> Explanation:
         """Make an explanation of what is done."""
@@ -480,12 +491,15 @@ class Explainer:
         evaluations = {phase: joined.pop(phase) for phase in PHASES}
         space = self.task.space
         if joined["elements"] is None:  # the same features in every input
-            joined["elements"] = space.shown(space.units(inputs.rows[:1]).of_element)[0].numpy()
+            joined["elements"] = space.elements(inputs.rows).numpy()
+        for name in ("scores", "scores_se", "subset", "direction", "stability"):
+            if joined[name] is not None:
+                joined[name] = space.among_all(joined[name], fill=np.nan if name == "direction" else 0)
         edges, nodes = space.edges_of(inputs.rows[:n])
         return Explanation(
             **joined,
             ids=tuple(inputs.ids[:n]),
-            feature_names=space.feature_names,
+            feature_names=space.all_names,
             target_names=self.task.predict.target_names or (),
             method=self.method.name,
             settings=self._plain_settings(),
@@ -500,6 +514,7 @@ class Explainer:
             edges=None if edges is None else edges.numpy(),
             nodes=None if nodes is None else nodes.numpy(),
             node_names=space.node_names,
+            sparse=space.sparse,
             element_names=space.element_names,
             categories=space.categories,
             kinds=space.kinds,

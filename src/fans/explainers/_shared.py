@@ -317,6 +317,30 @@ def fair_subset(scored: Scores) -> Chosen:
     return Chosen(subset, stability, torch.zeros(len(subset), dtype=torch.int64))
 
 
+NEARLY_ALL = 0.9
+"""Of the scores: where those with a fair share have less, many features matter a little each."""
+
+
+def clear_subset(task: Task, block: Block, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
+    """Return the features with a fair share of the scores where these have nearly all, else the smallest subset.
+
+    Many features that matter a little each are better told apart by PNS, along a sharper order.
+    """
+    fair = fair_subset(scored)
+    members = _with_share(scored.scores, FAIR * even_share(scored.scores.shape[1]))
+    unclear = (scored.scores * members).sum(1) < NEARLY_ALL * scored.scores.sum(1)
+    if scored.moving is not None:
+        unclear = unclear & (scored.moving > NOTHING)
+    if not unclear.any():
+        return fair
+    sought = smallest_subset(task, block, scored, settings, selection)
+    return Chosen(
+        torch.where(unclear[:, None], sought.subset, fair.subset),
+        torch.where(unclear[:, None], sought.stability, fair.stability),
+        sought.n_rows,
+    )
+
+
 N_REPLICATES = 10
 """Resampled choices behind a feature's stability."""
 

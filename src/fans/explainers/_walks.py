@@ -8,10 +8,13 @@ alone: the mean of those, with their signs, is its direction.
 
 Small blocks ask what a feature does near the input, one block of all what it does anywhere between the input and the
 other rows. All inputs take the same walks, whatever the seed, so that scores differ by the inputs alone.
+
+Of sparse rows the steps' signs are kept as well: in one block of all their mean is the feature's Shapley value, and its
+order the better one where many features do a little each (`sharper`).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +70,7 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
     a_round = walks_a_round(n_features, most_rows)
     route = Route.over(n_features, a_round, reach)
     steps = torch.zeros(n_inputs, ROUNDS * a_round, n_features, dtype=torch.float64)
+    signed = torch.zeros_like(steps) if task.space.sparse else None
     alone = torch.zeros(n_inputs, n_features, dtype=torch.float64)
     moving, spent = torch.zeros(n_inputs, dtype=torch.float64), torch.zeros(n_inputs, dtype=torch.int64)
     walked = torch.zeros(n_inputs, dtype=torch.int64)
@@ -79,7 +83,9 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
             owner, which = some.unbind(1)
             found = walker.walk(owner, which)
             steps[owner, which] = found.sizes
-            alone.index_add_(0, owner, found.alone)
+            if signed is not None:
+                signed[owner, which] = found.signed
+            alone.index_add_(0, owner, found.signed * route.first[which])
             moving.index_add_(0, owner, found.moved)
             spent.index_add_(0, owner, found.n_rows)
         walked[going] += a_round
@@ -89,15 +95,36 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
     counts = _resampled(block, walked, steps.shape[1])
     n = walked[:, None].double()
     scores = steps.sum(1) / n  # walks that were not taken are 0
-    replicates = counts @ steps / n[:, None]
-    return Scores(
+    scored = Scores(
         scores,
         _errors(steps, scores, walked, walker.donors()),
         spent,
-        replicates=replicates,
+        replicates=counts @ steps / n[:, None],
         may_join=scores > 0,
         direction=alone / route.first.cumsum(0)[walked - 1],
         moving=moving / walked,
+    )
+    if signed is None:
+        return scored
+    falls, resampled = -signed.sum(1) / n, -(counts @ signed) / n[:, None]
+    return replace(scored, direction=None, sharpen=lambda _: sharper(scored, falls, resampled))
+
+
+def sharper(scored: Scores, falls: Tensor, resampled: Tensor) -> Scores:
+    """Return scores by how much the output falls `(B, F)` when a feature is replaced: what holds it comes first.
+
+    Where the output would rise if all were replaced, it is held down: what does that comes first. `resampled`
+    `(B, N_REPLICATES, F)` are falls of resampled walks.
+    """
+    way = torch.where(falls.sum(1, keepdim=True) < 0, -1.0, 1.0).double()
+    scores = falls * way
+    return Scores(
+        scores,
+        None,
+        torch.zeros_like(scored.n_rows),
+        replicates=resampled * way[:, None],
+        may_join=scored.may_join,
+        n_for=(scores > 0).sum(1),
     )
 
 
@@ -163,13 +190,13 @@ class Steps:
 
     Attributes:
         sizes: `(n, F)` how far replacing each feature moved the output.
-        alone: `(n, F)` the same with its sign where none was replaced before it, else 0.
+        signed: `(n, F)` how far replacing each feature moved the explained output, with its sign.
         moved: `(n,)` whether any of the walk's rows, or the other row itself, changes the prediction.
         n_rows: `(n,)` model rows.
     """
 
     sizes: Tensor
-    alone: Tensor
+    signed: Tensor
     moved: Tensor
     n_rows: Tensor
 
@@ -213,15 +240,15 @@ class Walker:
         before = torch.where(goes_on[:, None], after.roll(1, 0), start[trip])
         real = (after - before).abs().amax(1) > ROUNDING * after.abs().amax(1)
         feature, shape = route.order[which[trip], place], (len(owner), self.task.space.n_features)
-        sizes, alone = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+        sizes, signed = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
         sizes[trip, feature] = measure_change(after, before, target[trip], self.change) * real
-        alone[trip, feature] = (after - before).gather(1, target[trip, None])[:, 0] * real * (place % route.side == 0)
+        signed[trip, feature] = (after - before).gather(1, target[trip, None])[:, 0] * real
         far = torch.zeros(len(owner), dtype=torch.float64)
         far.scatter_reduce_(0, trip, measure_change(after, start[trip], target[trip], self.change), "amax")
         if at_end is not None:
             far = torch.maximum(far, measure_change(at_end, start, target, self.change))
         moved = (far > self.block.tolerance[owner]).double()
-        return Steps(sizes, alone, moved, torch.bincount(trip, minlength=len(owner)))
+        return Steps(sizes, signed, moved, torch.bincount(trip, minlength=len(owner)))
 
     def _outputs(self, owner: Tensor, which: Tensor, trip: Tensor, place: Tensor, x: Tensor, other: Tensor) -> Tensor:
         """Return what the model says `(m, C)` where the walks `trip` `(m,)` have replaced all up to `place`."""

@@ -62,8 +62,8 @@ class FANS(Method):
     **The chain** (torch modules): one order, good at every size. It maximises, on average over all sizes, how much
     perturbing the first features changes the prediction plus how little perturbing all others does, by gradient.
 
-    **Walks** (tables of any black box): features are replaced one by one by another row's, in random orders; a score
-    is the mean size of the feature's steps, and the subset are those with a fair share of them.
+    **Walks** (tables and sparse rows of any black box): features are replaced one by one by another row's, in random
+    orders; a score is the mean size of the feature's steps, and the subset are those with a fair share of them.
 
     **The game** (any black box): each feature's Banzhaf value in the game whose value of a subset is its PNS. Draw a
     random subset s; perturb s, and separately the rest, on a sample near the input. The Banzhaf value depends only on
@@ -74,7 +74,7 @@ class FANS(Method):
 
     Args:
         solver: `"chain"`, `"walks"`, `"game"` or `"relaxed"`; `"auto"` is the chain where the model has a gradient,
-            else walks in tables of up to 250 columns and the game elsewhere.
+            else walks in tables of up to 250 columns and in sparse rows, and the game elsewhere.
         preset: None, `"paper"` or `"released"`: see `PRESETS`.
         without: an ablation: without the sufficiency term (`"SF"`), the necessity term (`"NC"`), or sampling by
             closeness (`"SR"`).
@@ -83,7 +83,7 @@ class FANS(Method):
         walks_a_column: of walks: how many there are for each column; of few columns more, of more than twenty fewer.
         n_walk_rows: of walks: model rows at most, in place of that. Fewer where the subset is settled sooner.
         reach: of walks: share of the features that are replaced together at most. 1 asks what a feature does anywhere
-            between the input and other rows, less what it does near the input.
+            between the input and other rows, less what it does near the input. By default 0.4, of sparse rows 1.
         n_pairs: of the game: random subsets drawn, two model rows each.
         ridge: of the game: penalty of the regression, as a share of its diagonal.
         draw: of the game: on a grid of many features, draw them in `"blocks"` at random offsets, or each of the
@@ -115,7 +115,7 @@ class FANS(Method):
     n_rows: int = 32
     walks_a_column: float = 10.0
     n_walk_rows: int | None = None
-    reach: float = 0.4
+    reach: float | None = None
     n_pairs: int = 500
     ridge: float = 1e-3
     draw: Drawn = "blocks"
@@ -140,7 +140,7 @@ class FANS(Method):
         if self.n_rows % 2:
             raise InputError(f"Expected `n_rows` as an even number, half of them for either side, got {self.n_rows}")
         check_number("ridge", self.ridge, 0)
-        if not is_number(self.reach) or not 0 < float(self.reach) <= 1:
+        if self.reach is not None and (not is_number(self.reach) or not 0 < float(self.reach) <= 1):
             raise InputError(f"Expected `reach` above 0 and up to 1, got {self.reach!r}")
         check_number("rate", self.rate, 0, above=True)
         if self.init != "ig" and not (is_number(self.init) and 0 <= float(self.init) <= 1):
@@ -173,15 +173,18 @@ class FANS(Method):
         return "cell" if chain and isinstance(model, nn.Module) else None
 
     def settle(self, task: Task, settings: Settings) -> "FANS":
-        """Choose the solver."""
-        if self.solver != "auto":
-            return self
+        """Choose the solver, and how far walks go."""
+        solver = self._solver(task, settings) if self.solver == "auto" else self.solver
+        reach = task.space.reach if solver == "walks" and self.reach is None else self.reach
+        return replace(self, solver=solver, reach=reach)
+
+    def _solver(self, task: Task, settings: Settings) -> Solver:
         if settings.change != "label" and task.predict.has_gradient(task.background[:1]):
-            return replace(self, solver="chain")
+            return "chain"
         most = self._walk_rows(task.space.n_features)
-        wide = rows_of_walks(task.space.n_features, most) > WIDE * most
+        wide = rows_of_walks(task.space.n_features, most) > WIDE * most and not task.space.sparse
         game = wide or self.without is not None or not settings.joint
-        return replace(self, solver="game" if game else task.space.solver)
+        return "game" if game else task.space.solver
 
     def check(self, task: Task, settings: Settings) -> None:
         """Refuse what has no gradient, if one is needed; and graphs where there is nothing to follow."""
@@ -238,6 +241,7 @@ class FANS(Method):
         if self.solver == "chain":
             return climb_chain(task, block, self.n_steps, self.n_rows, self.without)
         if self.solver == "walks":
+            assert self.reach is not None  # settled
             return walk(task, block, settings.change, self._walk_rows(task.space.n_features), self.reach)
         if self.solver == "relaxed":
             how = Climb(self.n_steps, self.rate, self.init, self.relaxed_g, self.without)

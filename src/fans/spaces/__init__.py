@@ -5,12 +5,13 @@ from typing import Any
 
 from fans.core import InputError, checked_names, texts
 from fans.spaces._cutting import is_dataset
-from fans.spaces._shared import FeatureSpace, refuse_empty, shape_of
+from fans.spaces._shared import FeatureSpace, is_sparse, refuse_empty, shape_of
 from fans.spaces.graph import GraphEdges, GraphFeatures
 from fans.spaces.image import Image, Unit
+from fans.spaces.sparse import SparseTable
 from fans.spaces.table import Table, is_frame
 
-__all__ = ["GraphEdges", "GraphFeatures", "Image", "Table", "guess_space", "is_graph", "named_space"]
+__all__ = ["GraphEdges", "GraphFeatures", "Image", "SparseTable", "Table", "guess_space", "is_graph", "named_space"]
 
 
 def is_graph(background: Any) -> bool:
@@ -23,8 +24,11 @@ def is_graph(background: Any) -> bool:
 def guess_space(background: Any, unit: Unit | None = None) -> FeatureSpace:
     """Return the space that fits the background's form: a table for frames and two dimensions, images for more.
 
-    Of a graph the edges are the features. `unit` is what a feature is to be in images.
+    Of a graph the edges are the features, of sparse rows the columns that each has. `unit` is what a feature is to be
+    in images.
     """
+    if is_sparse(background):
+        return SparseTable()
     if is_graph(background):
         return GraphEdges()
     refuse_empty(background)

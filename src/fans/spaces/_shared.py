@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.core import InputError, Modality, choose
+from fans.core import Array, InputError, Modality, choose
 from fans.spaces._outputs import Unwrap
 
 Distance = Literal["rms", "l2"]
@@ -200,9 +200,11 @@ class FittedSpace(ABC):
         has_missing: whether missing values have been seen.
         named: whether the model gets the names of elements as well: those of a frame.
         solver: what FANS explains it by where the model has no gradient.
+        reach: how far from the input walks go, if the user does not say: the share of features replaced together.
         signed: whether features that speak against a prediction are told from those that are neutral.
         repeats: whether perturbed rows are often the same: those of elements that are there or not.
         unwrap: takes the outputs out of what the model returns; a space and its copies share it.
+        sparse: whether an input has only those features in which it is not 0, and a space of its own.
     """
 
     modality: ClassVar[Modality]
@@ -211,8 +213,10 @@ class FittedSpace(ABC):
     has_missing: bool = False
     named: bool = False
     solver: ClassVar[Literal["game", "walks"]] = "game"
+    reach: ClassVar[float] = 0.4
     signed: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
+    sparse: ClassVar[bool] = False
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor
@@ -308,6 +312,22 @@ class FittedSpace(ABC):
         rows = self.encode(x, "x")
         return [(self, rows, list(range(len(rows))))]
 
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of the features of all inputs that were split together."""
+        return self.feature_names
+
+    def among_all(self, of_features: Array, fill: float = 0) -> Array:  # noqa: ARG002
+        """Return what is said of features `(n, F)` at their places among those of all inputs that were split together.
+
+        Those that these inputs have not are filled.
+        """
+        return of_features
+
+    def own(self, of_all: Any) -> Any:
+        """Return what is said of these inputs' features, from what is said of all inputs' `(..., F)`."""
+        return of_all[..., : self.n_features]
+
     node_names: tuple[str, ...] = ()
     """Of a graph's nodes, where the user gave them."""
 
@@ -322,6 +342,10 @@ class FittedSpace(ABC):
     def shown(self, rows: Tensor) -> Tensor:
         """Return rows, or anything with a value per element `(n, E)`, in the inputs' own shape `(n, *input)`."""
         return rows.view(-1, *self.shape)
+
+    def elements(self, rows: Tensor) -> Tensor:
+        """Return which feature each element of an input `(*input)` belongs to, where inputs `(n, E)` share them."""
+        return self.shown(self.units(rows[:1]).of_element)[0]
 
     def planes(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` in the form that metrics take: inputs' own; images with their channels first."""
@@ -373,9 +397,7 @@ class FittedSpace(ABC):
         """Return `subset` (bool, or a list of names) as a bool tensor `(batch, F)`; absent features are left out."""
         names = _names(subset)
         if names:
-            for name in names:
-                choose("a feature of `subset`", name, self.feature_names)
-            subset = [name in names for name in self.feature_names]
+            subset = self._named(names)
         try:
             array = subset if isinstance(subset, Tensor) else torch.from_numpy(np.array(subset))
         except (TypeError, ValueError):  # uneven lists, or no numbers at all
@@ -394,6 +416,12 @@ class FittedSpace(ABC):
                 f"got {tuple(array.shape)}"
             )
         return array & units.present
+
+    def _named(self, names: list[Any]) -> Any:
+        """Tell of each feature whether it is among these names."""
+        for name in names:
+            choose("a feature of `subset`", name, self.feature_names)
+        return [name in names for name in self.feature_names]
 
     def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
         """Translate a mask in the input's own form, where the modality has one."""
@@ -421,6 +449,11 @@ def _names(subset: Any) -> list[Any]:
     listed = list(subset) if isinstance(subset, Iterable) and not isinstance(subset, Tensor | Mapping) else []
     named = any(isinstance(name, str) for name in listed)
     return [str(name) if isinstance(name, str) else name for name in listed] if named else []
+
+
+def is_sparse(value: Any) -> bool:
+    """Tell whether these are rows of scipy.sparse, without importing it."""
+    return hasattr(value, "tocsr") and hasattr(value, "nnz")
 
 
 def refuse_empty(background: Any) -> None:

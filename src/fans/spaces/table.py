@@ -20,6 +20,7 @@ from fans.spaces._shared import (
     Fixed,
     Oddity,
     Units,
+    is_sparse,
     refuse_empty,
     shape_of,
 )
@@ -233,6 +234,11 @@ class FittedTable(FittedSpace):
         return rows
 
     def _numbers(self, inputs: Any, what: str) -> np.ndarray[Any, Any]:
+        if is_sparse(inputs):
+            raise InputError(
+                f"Expected {what} as dense rows, got {type(inputs).__name__}; pass its .toarray(), or a background of "
+                "sparse rows too"
+            )
         shape_of(inputs, what)
         array = np.array(inputs)
         if array.dtype.kind not in "fiub":
