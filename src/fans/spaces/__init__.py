@@ -64,6 +64,8 @@ def named_space(background: Any, names: Any, space: FeatureSpace | None = None) 
                 "background.set_axis(feature_names, axis=1)"
             )
         return None
+    if is_sparse(background):
+        return SparseTable(columns=names)
     if not isinstance(guess_space(background), Table):
         raise InputError(
             "Expected no `feature_names` for images, whose features go by their places, got some; leave them out"

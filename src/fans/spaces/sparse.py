@@ -61,7 +61,6 @@ class _Columns(FittedSpace):
 
     modality: ClassVar[Modality] = "table"
     has_background: ClassVar[bool] = False
-    n_background: ClassVar[int] = 0
     solver: ClassVar[Literal["game", "walks"]] = "walks"
     signed: ClassVar[bool] = True
     reach: ClassVar[float] = 1.0
@@ -108,6 +107,7 @@ class FittedSparse(_Columns):
     """
 
     def __init__(self, table: SparseTable, background: Any) -> None:
+        super().__init__()
         refuse_empty(background)
         self.background = _compressed(background, "background")
         self._names = _checked_names(table.columns, self.n_columns)
@@ -197,7 +197,7 @@ class FittedRow(_Columns):
     def __init__(
         self, table: FittedSparse, columns: Array, together: Array, names: tuple[str, ...], dtype: np.dtype[Any]
     ) -> None:
-        self._table, self._columns, self._dtype = table, columns, dtype
+        self._table, self._columns, self._dtype, self.unwrap = table, columns, dtype, table.unwrap
         self._places, self._all_names = np.searchsorted(together, columns), names
         self._take(tuple(names[place] for place in self._places.tolist()))
 
