@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sklearn.ensemble import HistGradientBoostingClassifier
+from xgboost import XGBClassifier
 
 from benchmarks._shared import loans, parse_arguments, print_table, write_record
 
@@ -60,17 +61,22 @@ def nodes() -> Explain:
     return lambda: len(explainer(corners))
 
 
-def rows() -> Explain:
-    """200 rows of 8 columns, boosted trees: the columns of a loan, as synthetic ones go."""
+def rows(model: Any) -> Explain:
+    """1,000 rows of 8 columns, boosted trees: the columns of a loan, as synthetic ones go."""
     import fans
 
     table, labels = loans(4000, SEED)
-    model = HistGradientBoostingClassifier(random_state=0).fit(table, labels)
-    inputs, explainer = loans(200, SEED + 1)[0], fans.Explainer(model, table[:500])
+    model.fit(table, labels)
+    inputs, explainer = loans(1000, SEED + 1)[0], fans.Explainer(model, table[:500])
     return lambda: len(explainer(inputs))
 
 
-CASES: Mapping[str, Callable[[], Explain]] = {"images": images, "nodes": nodes, "rows": rows}
+CASES: Mapping[str, Callable[[], Explain]] = {
+    "images": images,
+    "nodes": nodes,
+    "rows, scikit-learn": lambda: rows(HistGradientBoostingClassifier(random_state=0)),
+    "rows, XGBoost": lambda: rows(XGBClassifier(random_state=0)),
+}
 
 
 def lay_out(commit: str, folder: Path) -> None:

@@ -8,6 +8,7 @@ taken. **Coverage.** How often the interval of the chosen subset's PNS holds the
 each time. Run with `python -m benchmarks.subsets [--only mnist ...]` (needs FANS_DATA; few images of CIFAR-10).
 """
 
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -157,11 +158,12 @@ def steadiness(dataset: str, n: int) -> dict[str, float]:
     return {"n": n, "seeds": jaccard(one, other), "designs": jaccard(one, design)}
 
 
-def coverage(n_repeats: int, *, black_box: bool) -> dict[str, float]:
-    """Return how often the 95 % interval of the chosen subset's PNS holds its value on 20,000 background rows.
+def coverage(n_repeats: int, *, black_box: bool, local: bool) -> dict[str, float]:
+    """Return how often the 95 % interval of the chosen subset's PNS holds its value.
 
     A network on five normal columns, of which no gradient is known if it is a `black_box`; six inputs; 100 background
-    rows are drawn anew in every repetition.
+    rows are drawn anew in every repetition. The samples are these rows, and the value is that on 20,000 such; or, as by
+    default, `local` copies of the input, and the value is that on 20,000 copies with 20,000 rows to draw from.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -177,16 +179,17 @@ def coverage(n_repeats: int, *, black_box: bool) -> dict[str, float]:
     model: Any = ask if black_box else network
     rng = np.random.default_rng(0)
     population, inputs = rng.normal(size=(20_000, 5)), rng.normal(size=(6, 5))
-    usual: dict[str, Any] = {"n_local": 0, "radius": 1.0}
+    usual: dict[str, Any] = {"radius": 1.0} | ({} if local else {"n_local": 0, "n_background": 100})
+    judge = fans.Explainer(model, population, radius=1.0, n_local=20_000, n_perturb=16)
     covered, known = list[bool](), dict[tuple[int, bytes], float]()
     for seed in range(n_repeats):
         rows = np.random.default_rng([1, seed]).normal(size=(100, 5))
-        found = fans.Explainer(model, rows, seed=seed, n_background=100, **usual)(inputs)
+        found = fans.Explainer(model, rows, seed=seed, **usual)(inputs)
         for i, (x, subset, (low, high)) in enumerate(zip(inputs, found.subset, found.interval[:, 0], strict=True)):
             key = i, subset.tobytes()
             if key not in known:
-                whole = fans.pns(model, x, subset, background=population, radius=1.0, phi=1.0, n_perturb=16)
-                known[key] = float(whole.pns[0])
+                on_rows = partial(fans.pns, background=population, radius=1.0, phi=1.0, n_perturb=16)
+                known[key] = float((judge.score(x, subset) if local else on_rows(model, x, subset)).pns[0])
             covered.append(bool(low <= known[key] <= high))
     held = np.array(covered).reshape(n_repeats, len(inputs))
     n_subsets = [sum(one == i for one, _ in known) for i in range(len(inputs))]
@@ -205,8 +208,10 @@ def main() -> None:
     sizes: Mapping[str, int] = dict.fromkeys(N_INPUTS, 2) if arguments.quick else N_INPUTS
     figures: dict[str, Any] = {}
     if "coverage" in asked:
-        for name, black_box in (("chain", False), ("walks", True)):
-            figures[f"coverage, {name}"] = found = coverage(10 if arguments.quick else 300, black_box=black_box)
+        for solver, samples in itertools.product(("chain", "walks"), ("local copies", "background rows")):
+            how = {"black_box": solver == "walks", "local": samples == "local copies"}
+            name = f"{solver}, {samples}"
+            figures[f"coverage, {name}"] = found = coverage(10 if arguments.quick else 300, **how)
             print(f"95 % interval of the chosen subset's PNS, {name}: {found}")
         write_record(arguments.out, {"seed": SEED}, figures)
     for dataset in [name for name in asked if name in N_INPUTS]:

@@ -142,17 +142,21 @@ def plain_number(value: float, digits: int = 4) -> str:
 def time_text(microseconds: float, kind: str) -> str:
     """Write a moment or a length of time, as far as it is not zero.
 
-    >>> time_text(1.7e15, "date"), time_text(86400e6, "date UTC"), time_text(90e6, "duration")
-    ('2023-11-14 22:13:20', '1970-01-02 UTC', '0 days 00:01:30')
+    >>> time_text(1.7e15, "date"), time_text(86400e6, "date UTC"), time_text(90e6, "duration"), time_text(2e11, "duration")
+    ('2023-11-14 22:13:20', '1970-01-02 UTC', '00:01:30', '2 days 07:33:20')
     """
     whole = round(microseconds)
     if kind == "duration":
         days, rest = divmod(whole, 86_400_000_000)
         clock = str(np.datetime64(rest, "us")).partition("T")[2].partition(".")[0]
-        return f"{days} days" + (f" {clock}" if rest else "")
+        return " ".join(filter(None, [_count(days, "day") if days or not rest else "", clock if rest else ""]))
     moment = str(np.datetime64(whole, "us")).replace("T", " ")
     shown = moment.removesuffix(".000000").removesuffix(" 00:00:00")
     return shown + (" UTC" if kind == "date UTC" else "")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ def test_a_scatter_has_words_at_their_codes(feature, words):
     assert sorted(found) == list(enumerate(words))
 
 
+@pytest.mark.filterwarnings("ignore:The NumPy global RNG was seeded")  # by shap's summary
 @pytest.mark.parametrize("plot", ["violin", "heatmap", "scatter", "summary"])
 def test_the_other_plots_of_scores_are_drawn(plot):
     draw = shap.summary_plot if plot == "summary" else getattr(shap.plots, plot)
