@@ -471,3 +471,26 @@ def test_categories_in_words_have_their_codes_in_order():
 def test_the_sentence_of_a_missing_value_names_it():
     found = fans.Explainer(odds, LOANS, target_names=["paid", "late"])(LOANS[1:2], target="late")
     assert re.search(r"Keep \*income\*", found.sentences[0])
+
+
+def test_metrics_refuse_missing_values_and_take_the_rest():
+    model = boosted().fit(NUMBERS, LABELS)
+    explainer = fans.Explainer(model, NUMBERS)
+    found = explainer(NUMBERS[:6])
+    whole = np.asarray(~np.isnan(found.inputs).any(1))
+    message = (
+        f"missing values, which metrics cannot move a little, got {6 - whole.sum()} of 6 with some; leave these out"
+    )
+    with pytest.raises(fans.InputError, match=exactly(message)):
+        fans.evaluate(found, ["sparseness"], explainer=explainer)
+    assert len(fans.evaluate(found[whole], ["sparseness"], explainer=explainer)["sparseness"]) == whole.sum()
+
+
+@pytest.mark.parametrize("method", ["kernel_shap", "lime", "feature_ablation", "banzhaf"])
+def test_rivals_take_missing_values(method):
+    """Where a gap decides, replacing it by the mean of what is known changes the prediction."""
+    found = fans.Explainer(lambda a: np.isnan(a[:, 2]) * 1.0, NUMBERS, method=method)(NUMBERS[:10])
+    gaps = np.isnan(NUMBERS[:10, 2])
+    assert gaps.any()
+    assert (found.scores[gaps].argmax(1) == 2).all()
+    assert not found.scores[~gaps].any()

@@ -88,6 +88,11 @@ def evaluate(
             "Expected an explanation of a table, images or nodes, got one of sparse rows, which metrics do not read; "
             "compare subsets by `explainer.score`"
         )
+    if n_gaps := int(np.isnan(explanation.inputs).reshape(len(explanation), -1).any(1).sum()):
+        raise InputError(
+            f"Expected inputs without missing values, which metrics cannot move a little, got {n_gaps} of "
+            f"{len(explanation)} with some; leave these out, as in explanation[~np.isnan(explanation.inputs).any(1)]"
+        )
     judges = dict(_named(metrics))
     _refuse_lacking(judges, explanation, explainer, truth)
     if explanation.edges is not None:
