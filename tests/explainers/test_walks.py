@@ -10,7 +10,7 @@ import torch
 
 import fans
 from fans.explainers import _walks
-from fans.explainers._shared import NOTHING, Scores, fair_subset
+from fans.explainers._shared import NOTHING, Chosen, Scores, fair_subset
 from fans.explainers._walks import FEWEST, ROUNDS, Route, rows_for, settled, walks_a_round
 
 RNG = np.random.default_rng(0)
@@ -23,10 +23,10 @@ def curved(rows: Any) -> Any:
     return 1 / (1 + np.exp(-(2 * rows[:, 0] - 1.5 * rows[:, 1] * rows[:, 2] + rows[:, 3])))
 
 
-def mean_steps(model: Any, x: Any, others: Any, side: int) -> tuple[Any, Any]:
-    """Enumerate: the mean size of each column's steps over all orders and other rows, and of those alone, signed."""
-    n = len(x)
-    sizes, alone, times = np.zeros(n), np.zeros(n), np.zeros(n)
+def mean_steps(model: Any, x: Any, others: Any, side: int) -> tuple[Any, Any, Any]:
+    """Enumerate all orders and other rows: the mean size of each column's steps, of those alone, signed, and away."""
+    n, at_x = len(x), model(x[None])[0]
+    sizes, alone, times, away = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
     for b in others:
         for order in itertools.permutations(range(n)):
             for begin in range(0, n, side):
@@ -36,19 +36,37 @@ def mean_steps(model: Any, x: Any, others: Any, side: int) -> tuple[Any, Any]:
                     row[j] = b[j]
                     after = model(row[None])[0]
                     sizes[j] += abs(after - before)
+                    away[j] += max(abs(after - at_x) - abs(before - at_x), 0.0)
                     if not k:
                         alone[j] += after - before
                         times[j] += 1
                     before = after
-    return sizes / (len(others) * math.factorial(n)), alone / times
+    n_walks = len(others) * math.factorial(n)
+    return sizes / n_walks, alone / times, away / n_walks
+
+
+def order_sought(explainer: fans.Explainer, x: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Explain one input, and return the order in which its subset of the highest PNS would be sought."""
+    kept: list[Scores] = []
+
+    def keep(scored: Scores) -> Chosen:
+        kept.append(scored)
+        return fair_subset(scored)
+
+    monkeypatch.setattr("fans.explain.fair_subset", keep)
+    explainer(x)
+    assert kept[0].order is not None
+    return kept[0].order[0].numpy()
 
 
 @pytest.mark.parametrize("reach", [0.1, 0.4, 1.0])
-def test_scores_are_mean_steps(reach):
+def test_scores_are_mean_steps(reach, monkeypatch):
     missing, x = np.array([0.5, 0.2, -0.3, 1.0, 0.1]), INPUTS[0]
     explainer = fans.Explainer(curved, BACKGROUND, baseline=missing, reach=reach, n_walk_rows=80_000)
     found = explainer(x)
-    sizes, alone = mean_steps(curved, x, [missing], math.ceil(5 * reach))
+    sizes, alone, away = mean_steps(curved, x, [missing], math.ceil(5 * reach))
+    assert order_sought(explainer, x, monkeypatch) == pytest.approx(away, abs=0.003)
+    assert reach == 0.1 or (away < 0.99 * sizes)[:4].any()  # some steps lead back
     assert found.scores_se is not None
     assert (np.abs(found.scores[0] - sizes) < 4.5 * found.scores_se[0] + 1e-12).all()
     assert found.scores[0] == pytest.approx(sizes, abs=0.003)
@@ -56,10 +74,12 @@ def test_scores_are_mean_steps(reach):
     assert found.scores[0, 4] == 0
 
 
-def test_steps_towards_drawn_rows_are_means_over_the_background():
+def test_steps_towards_drawn_rows_are_means_over_the_background(monkeypatch):
     background, x = BACKGROUND[:6], INPUTS[1]
-    found = fans.Explainer(curved, background, n_walk_rows=120_000)(x)
-    sizes, alone = mean_steps(curved, x, background, 2)
+    explainer = fans.Explainer(curved, background, n_walk_rows=120_000)
+    found = explainer(x)
+    sizes, alone, away = mean_steps(curved, x, background, 2)
+    assert order_sought(explainer, x, monkeypatch) == pytest.approx(away, abs=0.004)
     assert found.scores[0] == pytest.approx(sizes, abs=0.004)
     assert found.direction[0] == pytest.approx(alone, abs=0.01)
 

@@ -38,6 +38,8 @@ class Scores:
             only if these do not do it.
         direction: `(B, F)` the mean signed move of the output, where the method knows.
         moving: `(B,)` how often anything it perturbed changed the prediction, where the method knows.
+        order: `(B, F)` by what the smallest subset that does it is sought, where that is not the scores.
+        orders: `(B, N_REPLICATES, F)` the same from the draws of `replicates`.
         sharpen: returns scores of an order that is better about the size of the subset, given the model rows that it
             may take; None if those are too few. For methods whose scores serve other purposes as well.
     """
@@ -51,6 +53,8 @@ class Scores:
     n_for: Tensor | None = None
     direction: Tensor | None = None
     moving: Tensor | None = None
+    order: Tensor | None = None
+    orders: Tensor | None = None
     sharpen: Callable[[int], "Scores | None"] | None = None
 
 
@@ -199,7 +203,8 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     scored = scored if sharper is None else sharper
     n_sharpening = 0 if sharper is None else int(sharper.n_rows.max())
     useful = _useful(scored) & block.pool.units.present
-    rank, most = ranks(scored.scores, useful), useful.sum(1)
+    by = scored.scores if scored.order is None else scored.order
+    rank, most = ranks(by, useful), useful.sum(1)
     n_for = most if scored.n_for is None else torch.minimum(scored.n_for, most)
     few, quick = _economical(task, block, n_sizes(n_features), settings, selection.n_sweep - n_sharpening)
 
@@ -231,7 +236,7 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
         plain = ranks(scores, useful)
         return torch.where(turned[:, None], inward(plain, n_for, most), plain)
 
-    rank = ordered(scored.scores)
+    rank = ordered(by)
     fine = _between(coarse, counting(terms.mean(2), coarse, n_for), selection.enough, n_fine(n_features))
     if fine.shape[1]:
         more, rows = worth(everyone, fine, rank)
@@ -242,8 +247,9 @@ def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings
     counts = _counts(few, terms.shape[2])
     again = torch.einsum("bjs,brs->brj", terms, counts) / counts.sum(2, keepdim=True)
     resized = torch.stack([_size(value, tried, most, n_for, selection.enough) for value in again.unbind(1)], 1)
-    orders = [scored.scores] * N_REPLICATES if scored.replicates is None else list(scored.replicates.unbind(1))
-    members = [ordered(scores) < k[:, None] for scores, k in zip(orders, resized.unbind(1), strict=True)]
+    others = scored.replicates if scored.order is None else scored.orders
+    orders = [by] * N_REPLICATES if others is None else list(others.unbind(1))
+    members = [ordered(other) < k[:, None] for other, k in zip(orders, resized.unbind(1), strict=True)]
     stability = torch.stack([m & useful for m in members]).double().mean(0)
     return Chosen((rank < n_chosen[:, None]) & useful, stability, spent + n_sharpening)
 

@@ -9,6 +9,9 @@ alone: the mean of those, with their signs, is its direction.
 Small blocks ask what a feature does near the input, one block of all what it does anywhere between the input and the
 other rows. All inputs take the same walks, whatever the seed, so that scores differ by the inputs alone.
 
+The subset with the highest PNS, for who asks for it, is sought among those features first whose steps lead away from
+the model's output on the input: what draws it back keeps others from changing the prediction.
+
 Of sparse rows the steps' signs are kept as well: in one block of all their mean is the feature's Shapley value, and its
 order the better one where many features do a little each (`sharper`).
 """
@@ -70,7 +73,7 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
     a_round = walks_a_round(n_features, most_rows)
     route = Route.over(n_features, a_round, reach)
     steps = torch.zeros(n_inputs, ROUNDS * a_round, n_features, dtype=torch.float64)
-    signed = torch.zeros_like(steps) if task.space.sparse else None
+    away, signed = torch.zeros_like(steps), torch.zeros_like(steps) if task.space.sparse else None
     alone = torch.zeros(n_inputs, n_features, dtype=torch.float64)
     moving, spent = torch.zeros(n_inputs, dtype=torch.float64), torch.zeros(n_inputs, dtype=torch.int64)
     walked = torch.zeros(n_inputs, dtype=torch.int64)
@@ -82,7 +85,7 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
         for some in torch.split(pairs, max(1, task.predict.max_batch // n_features)):
             owner, which = some.unbind(1)
             found = walker.walk(owner, which)
-            steps[owner, which] = found.sizes
+            steps[owner, which], away[owner, which] = found.sizes, found.away
             if signed is not None:
                 signed[owner, which] = found.signed
             alone.index_add_(0, owner, found.signed * route.first[which])
@@ -103,6 +106,8 @@ def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float)
         may_join=scores > 0,
         direction=alone / route.first.cumsum(0)[walked - 1],
         moving=moving / walked,
+        order=away.sum(1) / n,
+        orders=counts @ away / n[:, None],
     )
     if signed is None:
         return scored
@@ -191,12 +196,14 @@ class Steps:
     Attributes:
         sizes: `(n, F)` how far replacing each feature moved the output.
         signed: `(n, F)` how far replacing each feature moved the explained output, with its sign.
+        away: `(n, F)` how much farther from the input's the output then was, 0 where it was nearer.
         moved: `(n,)` whether any of the walk's rows, or the other row itself, changes the prediction.
         n_rows: `(n,)` model rows.
     """
 
     sizes: Tensor
     signed: Tensor
+    away: Tensor
     moved: Tensor
     n_rows: Tensor
 
@@ -239,16 +246,24 @@ class Walker:
         goes_on[1:] = (trip[1:] == trip[:-1]) & (place[1:] // route.side == place[:-1] // route.side)
         before = torch.where(goes_on[:, None], after.roll(1, 0), start[trip])
         real = (after - before).abs().amax(1) > ROUNDING * after.abs().amax(1)
-        feature, shape = route.order[which[trip], place], (len(owner), self.task.space.n_features)
-        sizes, signed = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
-        sizes[trip, feature] = measure_change(after, before, target[trip], self.change) * real
-        signed[trip, feature] = (after - before).gather(1, target[trip, None])[:, 0] * real
-        far = torch.zeros(len(owner), dtype=torch.float64)
-        far.scatter_reduce_(0, trip, measure_change(after, start[trip], target[trip], self.change), "amax")
+        feature = route.order[which[trip], place]
+
+        def by_feature(values: Tensor) -> Tensor:
+            out = torch.zeros(len(owner), self.task.space.n_features, dtype=torch.float64)
+            return out.index_put_((trip, feature), values * real)
+
+        reached, from_start = (measure_change(each, start[trip], target[trip], self.change) for each in (after, before))
+        far = torch.zeros(len(owner), dtype=torch.float64).scatter_reduce_(0, trip, reached, "amax")
         if at_end is not None:
             far = torch.maximum(far, measure_change(at_end, start, target, self.change))
         moved = (far > self.block.tolerance[owner]).double()
-        return Steps(sizes, signed, moved, torch.bincount(trip, minlength=len(owner)))
+        return Steps(
+            by_feature(measure_change(after, before, target[trip], self.change)),
+            by_feature((after - before).gather(1, target[trip, None])[:, 0]),
+            by_feature((reached - from_start).clamp(min=0)),
+            moved,
+            torch.bincount(trip, minlength=len(owner)),
+        )
 
     def _outputs(self, owner: Tensor, which: Tensor, trip: Tensor, place: Tensor, x: Tensor, other: Tensor) -> Tensor:
         """Return what the model says `(m, C)` where the walks `trip` `(m,)` have replaced all up to `place`."""
