@@ -61,7 +61,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Overhead:
-    """FANS against the bare model on the same rows; times are medians over the repeats."""
+    """FANS against the bare model on the same rows; times are medians over the repeats.
+
+    `ratio_back` is against the bare model going backward as well on the rows whose slopes FANS asks for.
+    """
 
     model: str
     call: str
@@ -73,6 +76,7 @@ class Overhead:
     ratio_lowest: float
     ratio_highest: float
     ratio_cpu: float
+    ratio_back: float
     goal: float | None
 
     @property
@@ -87,11 +91,13 @@ class RecordingModule(nn.Module):
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-        self.seen: list[Any] = []
+        self.seen: list[Tensor] = []
+        self.followed: list[Tensor] = []
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Keep the rows and pass them on."""
-        self.seen.append(rows.clone())
+        """Keep the rows, and whether their slopes are asked for, and pass them on."""
+        self.seen.append(rows.detach().clone())
+        self.followed.append(torch.full((len(rows),), rows.requires_grad))
         out: Tensor = self.module(rows)
         return out
 
@@ -151,19 +157,28 @@ def run_pns(case: Case, model: Any) -> int:
 CALLS: dict[str, Callable[[Case, Any], int]] = {"Explainer": run_explainer, "pns": run_pns}
 
 
-def rows_sent(case: Case, call: Callable[[Case, Any], int]) -> Any:
-    """Return all rows that FANS sends the model, and check that it counted them."""
+def rows_sent(case: Case, call: Callable[[Case, Any], int]) -> tuple[Any, Tensor]:
+    """Return all rows that FANS sends the model and of which it asks for slopes; check that it counted them."""
     if isinstance(case.model, nn.Module):
         module = RecordingModule(case.model)
         counted = call(case, module)
         rows: Any = torch.cat(module.seen)
+        followed = torch.cat(module.followed)
     else:
         estimator = RecordingEstimator(case.model)
         counted = call(case, estimator)
         rows = np.concatenate(estimator.seen)
+        followed = torch.zeros(len(rows), dtype=torch.bool)
     if counted != len(rows):
         raise RuntimeError(f"Expected FANS to count the {len(rows)} rows it sent, got {counted}")
-    return rows
+    return rows, followed
+
+
+def follow_bare(model: Any, rows: Tensor) -> None:
+    """Run a network alone over rows, forward and back, in full batches."""
+    for some in torch.split(rows, MAX_BATCH) if len(rows) else ():
+        given = some.clone().requires_grad_()
+        torch.autograd.grad(model(given).sum(), given)
 
 
 def run_bare(model: Any, rows: Any) -> None:
@@ -189,11 +204,17 @@ def goal_for(us_per_row: float) -> float | None:
 def measure_overhead(case: Case, name: str, n_repeats: int) -> Overhead:
     """Time the bare model and FANS turn by turn."""
     call = CALLS[name]
-    rows = rows_sent(case, call)
+    rows, followed = rows_sent(case, call)
+
+    def backward_too() -> None:
+        run_bare(case.model, rows[~followed.numpy()])
+        follow_bare(case.model, rows[followed])
+
     run_bare(case.model, rows)
     pairs = [
         (timed(lambda: run_bare(case.model, rows)), timed(lambda: call(case, case.model))) for _ in range(n_repeats)
     ]
+    same_work = [timed(backward_too)[0] for _ in range(n_repeats)] if followed.any() else [bare[0] for bare, _ in pairs]
     ratios = [ours[0] / bare[0] for bare, ours in pairs]
     per_row, n_inputs = 1e6 / len(rows), case.n_explained if name == "Explainer" else case.n_scored
     bare_us = statistics.median(bare[0] for bare, _ in pairs) * per_row
@@ -208,6 +229,7 @@ def measure_overhead(case: Case, name: str, n_repeats: int) -> Overhead:
         ratio_lowest=min(ratios),
         ratio_highest=max(ratios),
         ratio_cpu=statistics.median(ours[1] / bare[1] for bare, ours in pairs),
+        ratio_back=statistics.median(ours[0] for _, ours in pairs) / statistics.median(same_work),
         goal=goal_for(bare_us),
     )
 
@@ -224,6 +246,7 @@ def print_overheads(found: Sequence[Overhead]) -> None:
         "ratio",
         "range",
         "CPU ratio",
+        "with slopes",
         "goal",
         "",
     )
@@ -238,6 +261,7 @@ def print_overheads(found: Sequence[Overhead]) -> None:
             f"{f.ratio:.3f}",
             f"{f.ratio_lowest:.2f}-{f.ratio_highest:.2f}",
             f"{f.ratio_cpu:.3f}",
+            f"{f.ratio_back:.3f}",
             "-" if f.goal is None else f"<= {f.goal}",
             f.verdict,
         )
