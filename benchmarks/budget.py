@@ -16,11 +16,11 @@ import torch
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans.evaluate import node_cases
-from fans.experiments import graphs, images, load
+from fans.evaluation import node_cases
 from fans.metrics import Case, metric
 from fans.report.tables import entry
 from fans.spaces import Image
+from fans.studies import graphs, images, load
 
 SEED = 0
 FANS_ROWS = ((5, 8), (5, 16), (10, 16), (10, 32), (20, 32), (20, 64))

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
 from benchmarks.irof import TABLE, case_of, irof
-from fans.data import load_images
-from fans.explainers import _chain
+from fans.datasets import load_images
+from fans.methods.fans import chain as _chain
 from fans.metrics import Case, metric
-from fans.models import load, load_released
+from fans.modalities.image import space as space_of_images
+from fans.modalities.image.space import FittedImage
+from fans.networks import load, load_released
 from fans.spaces import Image
-from fans.spaces import image as space_of_images
-from fans.spaces.image import FittedImage
 
 GAME: dict[str, Any] = {"solver": "game", "n_pairs": 225}
 ALONE: dict[str, Any] = {"n_local": 0, "n_background": 0}

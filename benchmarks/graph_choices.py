@@ -13,11 +13,11 @@ import numpy as np
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans.evaluate import node_cases
-from fans.experiments import load
-from fans.experiments.graphs import Subject, subject
-from fans.explainers import _chain
+from fans.evaluation import node_cases
+from fans.methods.fans import chain as _chain
 from fans.metrics import metric
+from fans.studies import load
+from fans.studies.graphs import Subject, subject
 
 GAME: dict[str, Any] = {"solver": "game"}
 CONSTANTS: Mapping[str, tuple[str, Any]] = {

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, ratio, timed, write_record
-from fans.data.graphs import geometric, load_graph
-from fans.experiments.graphs import nodes_in_order
-from fans.models import load
+from fans.datasets.graphs import geometric, load_graph
+from fans.networks import load
+from fans.studies.graphs import nodes_in_order
 
 SEED = 0
 EPOCHS = 330

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, ratio, timed, write_record
-from fans.data import load_slice
-from fans.models import ResNet18, load
+from fans.datasets import load_slice
+from fans.networks import ResNet18, load
 from fans.spaces import Image
 
 SEED = 0

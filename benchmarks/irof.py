@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans import experiments
-from fans.data import load_images
+from fans import studies as experiments
+from fans.datasets import load_images
 from fans.metrics import Case, metric
-from fans.models import load, load_released
+from fans.networks import load, load_released
 from fans.spaces import Image
 
 SEED = 0

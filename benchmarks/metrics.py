@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans.data import load_slice
+from fans.datasets import load_slice
 from fans.metrics import Case, Metric, metric
-from fans.models import load
+from fans.networks import load
 from tests.metrics.quantus_shim import VERSION, missing, quantus
 
 SEED = 0

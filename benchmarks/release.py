@@ -40,11 +40,11 @@ Explain = Callable[[], int]
 def images() -> Explain:
     """64 bundled garments, our LeNet."""
     import fans
-    import fans.data
-    import fans.models
+    import fans.datasets
+    import fans.networks
 
-    model, _ = fans.models.load("fashion_mnist")
-    train, test = (fans.data.load_slice("fashion_mnist", split=split) for split in ("train", "test"))
+    model, _ = fans.networks.load("fashion_mnist")
+    train, test = (fans.datasets.load_slice("fashion_mnist", split=split) for split in ("train", "test"))
     inputs, explainer = test.tensor()[:64], fans.Explainer(model, train.tensor())
     return lambda: len(explainer(inputs))
 
@@ -52,11 +52,11 @@ def images() -> Explain:
 def nodes() -> Explain:
     """12 corners of houses of BA-Community, our graph network."""
     import fans
-    import fans.data
-    import fans.models
+    import fans.datasets
+    import fans.networks
 
-    model, _ = fans.models.load("ba_community")
-    graph = fans.data.load_graph("ba_community")
+    model, _ = fans.networks.load("ba_community")
+    graph = fans.datasets.load_graph("ba_community")
     corners, explainer = list(range(400, 412)), fans.Explainer(model, graph)
     return lambda: len(explainer(corners))
 

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans.core import Array
-from fans.data.graphs import geometric
-from fans.evaluate import node_cases
+from fans.datasets.graphs import geometric
+from fans.evaluation import node_cases
 from fans.metrics import metric
 from fans.report.tables import entry
+from fans.types import Array
 
 SEED = 0
 KINDS = "ABCD-"

@@ -22,12 +22,12 @@ from torch import Tensor, nn
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans import experiments
-from fans.core import Array
-from fans.experiments import graphs, images
-from fans.experiments._inputs import Part
-from fans.explainers._chain import Step
+from fans import studies as experiments
+from fans.methods.fans.chain import Step
 from fans.report.tables import entry
+from fans.studies import graphs, images
+from fans.studies.inputs import Part
+from fans.types import Array
 
 SEED, FRESH = 0, 10_001
 """Of the explanations, and of the copies on which subsets are compared."""

@@ -26,7 +26,7 @@ import fans
 from benchmarks._shared import Floats, loans, parse_arguments, print_table, write_record
 from benchmarks.ground_truth import Question, banzhaf, lime, permutation_shap
 from benchmarks.subsets import highest, jaccard, lead
-from fans.core import Array
+from fans.types import Array
 
 SEED = 2026
 N_INPUTS, N_SEEDS, N_FRESH = 60, 10, 2000

@@ -18,7 +18,7 @@ if "fans" not in sys.modules:  # alone: the runner needs nothing of the rest, an
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # inherited from a shell that put the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-from fans.core import FansError
+from fans.errors import FansError
 from fans.runs import Cell, Result, Run
 
 PLAN = {"experiment": "small", "seed": 7}

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from fans import cli, demo
-from fans.models import load
+from fans.networks import load
 
 
 def test_the_demo(tmp_path, capsys):

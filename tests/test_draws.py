@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fans import draws
+from fans.engine import draws
 
 
 def splitmix64(state: int, n: int) -> list[int]:

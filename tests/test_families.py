@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans.explainers._shared import Method
-from fans.explainers.controls import Control
+from fans.methods.base import Method
+from fans.methods.controls import Control
 from fans.spaces import Image
 
 pytestmark = [

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
+from fans.modalities.graph.space import FittedEdges
 from fans.spaces import GraphEdges, GraphFeatures
-from fans.spaces.graph import FittedEdges
 
 geometric = pytest.importorskip("torch_geometric")
 from torch_geometric.data import Batch, Data, Dataset  # noqa: E402

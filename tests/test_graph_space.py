@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import fans
+from fans.engine.neighbourhood import Reference
+from fans.engine.perturbation import distinct
+from fans.modalities.graph.space import FittedEdges
 from fans.spaces import GraphEdges, GraphFeatures
-from fans.spaces.graph import FittedEdges
-from fans.trials import Reference, distinct
 from tests.oracles import exact_joint_pns, exact_pns
 
 geometric = pytest.importorskip("torch_geometric")
@@ -195,7 +196,7 @@ def test_rows_are_told_apart_also_where_their_sums_are_equal(monkeypatch):
     first, which = distinct(rows)
     assert sorted(first.tolist()) == [0, 1, 3]
     assert torch.equal(rows[first][which], rows)
-    monkeypatch.setattr("fans.draws.uniform", lambda _, place: torch.ones_like(place, dtype=torch.float64))
+    monkeypatch.setattr("fans.engine.draws.uniform", lambda _, place: torch.ones_like(place, dtype=torch.float64))
     assert [part.tolist() for part in distinct(rows)] == [[0, 1, 2, 3]] * 2
 
 

@@ -12,14 +12,15 @@ from scipy.stats import kstest
 from torch import nn
 
 import fans
-from fans import draws
-from fans.explainers import _game
-from fans.spaces import Image, Table, guess_space
-from fans.spaces._shared import Blocks, FeatureSpace, Units
-from fans.spaces.image import FittedImage
-from fans.superpixels import superpixels
+from fans.engine import draws
+from fans.engine.neighbourhood import Reference
+from fans.methods.fans import game as _game
+from fans.modalities.base import Blocks, FeatureSpace, Units
+from fans.modalities.guess import guess_space
+from fans.modalities.image.space import FittedImage
+from fans.modalities.image.superpixels import superpixels
+from fans.spaces import Image, Table
 from fans.task import Task
-from fans.trials import Reference
 from tests.oracles import exact_joint_pns, exact_pns
 
 # The samples of most tests are few on purpose.

@@ -10,8 +10,8 @@ import torch
 from scipy import stats
 
 import fans
-from fans import draws
-from fans.pns import moved, perturb, quantile, wilson
+from fans.engine import draws
+from fans.engine.equations import moved, perturb, quantile, wilson
 from tests import oracles
 
 MEASURES = ("pns", "pn", "ps", "p_ab", "p_nab", "changes", "holds", "ess_nc", "ess_sf")

@@ -10,7 +10,7 @@ def test_the_images(tmp_path, monkeypatch):
     block = re.search(r"pictures like the second:\n\n```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert block
     monkeypatch.chdir(tmp_path)
-    code = "import fans, fans.data, fans.models\n" + block.group(1)
+    code = "import fans, fans.datasets, fans.networks\n" + block.group(1)
     exec(code, {})  # noqa: S102
     assert (tmp_path / "image.png").exists()
 

@@ -24,7 +24,7 @@ import pytest
 import torch
 
 from fans import runs
-from fans.core import FansError, InputError, Interrupted
+from fans.errors import FansError, InputError, Interrupted
 from fans.runs import Cell, Record, Result, Run, _disk, _ledger, _pace, _records, _run, describe, progress
 from fans.version import __version__
 from tests.runs_helper import PLAN, cells, do

@@ -22,11 +22,13 @@ from sklearn.svm import LinearSVC
 from torch import nn
 
 import fans
-from fans.explainers._shared import NEARLY_ALL, Scores, Selection, clear_subset, fair_subset
-from fans.explainers._walks import sharper
-from fans.spaces import SparseTable, Table, guess_space
-from fans.spaces.sparse import FittedRow
-from fans.trials import Reference
+from fans.engine.neighbourhood import Reference
+from fans.methods.base import Scores
+from fans.methods.fans.subset import NEARLY_ALL, Selection, clear_subset, fair_subset
+from fans.methods.fans.walks import sharper
+from fans.modalities.guess import guess_space
+from fans.modalities.table.sparse import FittedRow
+from fans.spaces import SparseTable, Table
 from tests.oracles import exact_joint_pns, shapley
 
 FORMATS = ("csr_matrix", "csc_matrix", "coo_matrix", "lil_matrix", "csr_array", "csc_array", "coo_array")
@@ -203,7 +205,7 @@ def test_the_sharper_order_is_that_of_shapley_values(which, monkeypatch):
         seen.append(sharper(*given))
         return seen[-1]
 
-    monkeypatch.setattr("fans.explainers._walks.sharper", told)
+    monkeypatch.setattr("fans.methods.fans.walks.sharper", told)
     two = lambda rows: np.stack([1 - curved(rows), curved(rows)], 1)
     fans.Explainer(two, SMALL, n_walk_rows=40_000, members="pns", tolerance=0.01)(SMALL[:1], target=which)
     x = SMALL[:1].toarray()[0]
@@ -303,7 +305,7 @@ def test_how_clear_shares_are_by_hand(monkeypatch):
     scores[1:, :4] = scores[0, 0] - 0.02
     given = Scores(scores, None, torch.zeros(3, dtype=torch.int64), moving=torch.tensor([1.0, 1.0, 0.0]))
     sought = fair_subset(Scores(1 - scores, None, torch.zeros(3, dtype=torch.int64)))
-    monkeypatch.setattr("fans.explainers._shared.smallest_subset", lambda *_: sought)
+    monkeypatch.setattr("fans.methods.fans.subset.smallest_subset", lambda *_: sought)
     nothing: Any = None
     found = clear_subset(nothing, nothing, given, nothing, Selection())
     assert found.subset.sum(1).tolist() == [4, int(sought.subset[1].sum()), 0]
@@ -420,7 +422,9 @@ def test_frames_pictures_pages_and_files(tmp_path):
     frame = found.to_frame()
     assert len(frame) == WITH_WORDS[:4].nnz
     assert set(frame[frame.chosen].feature) <= {"x1", "x2", "x3", "x4"}
-    assert frame[frame.id == 2].value.tolist() == [fans.core.plain_number(v) for v in WITH_WORDS[2:3].toarray()[0] if v]
+    assert frame[frame.id == 2].value.tolist() == [
+        fans.wording.plain_number(v) for v in WITH_WORDS[2:3].toarray()[0] if v
+    ]
     assert found.plot(tmp_path / "rows.png", top=5).axes
     page = found.to_html(tmp_path / "rows.html").read_text()
     assert page.count("<h2>") == 0

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from fans.core import InputError
-from fans.superpixels import _cluster, _grid, _largest_patches, _standardise, n_seeds, superpixels
+from fans.errors import InputError
+from fans.modalities.image.superpixels import _cluster, _grid, _largest_patches, _standardise, n_seeds, superpixels
 
 ndimage = pytest.importorskip("scipy.ndimage")
 SHAPES = [(1, 1, 1), (1, 2, 2), (1, 1, 50), (3, 50, 1), (1, 28, 28), (3, 32, 32), (2, 23, 41), (5, 40, 9)]
@@ -273,7 +273,7 @@ def test_as_good_as_skimage_on_a_photograph():
 def test_a_large_image_takes_little_memory():
     code = (
         "import resource, torch\n"
-        "from fans.superpixels import superpixels\n"
+        "from fans.modalities.image.superpixels import superpixels\n"
         "torch.set_num_threads(1)\n"
         "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
         "superpixels(torch.rand(1, 3, 32, 32))\n"

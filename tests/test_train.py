@@ -8,12 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from fans import cli, models, train
-from fans.core import InputError, Interrupted
-from fans.data import Images
-from fans.models._shared import Network
-from fans.models.resnet import Block
-from fans.train import RECIPES, Recipe, augment, measure
+from fans import cli
+from fans import networks as models
+from fans.datasets import Images
+from fans.errors import InputError, Interrupted
+from fans.networks import train
+from fans.networks.base import Network
+from fans.networks.resnet import Block
+from fans.networks.train import RECIPES, Recipe, augment, measure
 
 RECIPE = Recipe("tiny", ((1, 8), (2, 12)), batch=8, smoothing=0.1, shift=2, flip=True, half=True)
 """Three steps an epoch, nine in all."""

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from fans import cli, models, train_graph
-from fans.core import InputError, Interrupted
-from fans.data import Graph, make_ba_community
-from fans.data.graphs import graph_dataset
-from fans.models import GCN
-from fans.models._shared import Network
-from fans.train_graph import GRAPH_RECIPES, GraphRecipe, exchanged, measure_graph
+from fans import cli
+from fans import networks as models
+from fans.datasets import Graph, make_ba_community
+from fans.datasets.graphs import graph_dataset
+from fans.errors import InputError, Interrupted
+from fans.networks import GCN, train_graph
+from fans.networks.base import Network
+from fans.networks.train_graph import GRAPH_RECIPES, GraphRecipe, exchanged, measure_graph
 
 RECIPE = GraphRecipe("tiny", "published", 9, rate=0.05, decay=1e-3, shuffle=True)
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from fans.core import Array
-from fans.data._shared import find
-from fans.data.graphs import BACommunity, Citeseer
-from fans.data.images import SLICES, ImageDataset, load_images
+from fans.datasets.files import find
+from fans.datasets.graphs import BACommunity, Citeseer
+from fans.datasets.images import SLICES, ImageDataset, load_images
+from fans.types import Array
 
 SIZE = 256
 

@@ -1,20 +1,12 @@
 """Which features were necessary and sufficient for a prediction?"""
 
 from fans import spaces
-from fans.core import (
-    PNS,
-    Explanation,
-    FansError,
-    FansWarning,
-    InputError,
-    Interrupted,
-    MissingExtra,
-    ModelError,
-    load,
-)
-from fans.estimate import pns
-from fans.evaluate import evaluate
-from fans.explain import Explainer
+from fans.errors import FansError, FansWarning, InputError, Interrupted, MissingExtra, ModelError
+from fans.evaluation import evaluate
+from fans.explainer import Explainer
+from fans.explanation import Explanation, load
+from fans.hypothesis import pns
+from fans.result import PNS
 from fans.version import __version__
 
 __all__ = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fans.core import ModelError
-from fans.spaces._shared import FittedSpace
+from fans.errors import ModelError
+from fans.modalities.base import FittedSpace
 
 BINARY = ("binary:logistic", "binary", "cross_entropy", "xentropy")
 """Objectives whose one output is the probability of the second class."""

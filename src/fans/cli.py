@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fans.core import FansError, InputError, choose
+from fans.errors import FansError, InputError, choose
 from fans.version import __version__
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def _demo(chosen: argparse.Namespace) -> None:
 
 
 def _data(chosen: argparse.Namespace) -> None:
-    from fans.data.graphs import GraphDataset, fetch_graph
-    from fans.data.images import ImageDataset, fetch_images
+    from fans.datasets.graphs import GraphDataset, fetch_graph
+    from fans.datasets.images import ImageDataset, fetch_images
 
     known = [*GraphDataset.registry, *ImageDataset.registry]
     try:
@@ -101,8 +101,8 @@ def _tell(line: str) -> None:
 
 
 def _train(chosen: argparse.Namespace) -> None:
-    from fans.train import RECIPES, train
-    from fans.train_graph import GRAPH_RECIPES, train_graph
+    from fans.networks.train import RECIPES, train
+    from fans.networks.train_graph import GRAPH_RECIPES, train_graph
 
     choose("the dataset", chosen.dataset, [*GRAPH_RECIPES, *RECIPES])
     if chosen.dataset in GRAPH_RECIPES:
@@ -115,7 +115,7 @@ def _train(chosen: argparse.Namespace) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     from fans import runs
-    from fans.experiments import load, results
+    from fans.studies import load, results
 
     name = chosen.experiment
     stem = Path(name).stem + ("_tuning" if chosen.tune else "")
@@ -131,8 +131,8 @@ def _run(chosen: argparse.Namespace) -> None:
 
 
 def _report(chosen: argparse.Namespace) -> None:
-    from fans.experiments import results
     from fans.report.tables import text
+    from fans.studies import results
 
     for run in [results.opened(folder) for folder in chosen.folders]:
         _show(run)
@@ -144,7 +144,7 @@ def _report(chosen: argparse.Namespace) -> None:
 
 
 def _show(run: "Run") -> None:
-    from fans.experiments import results
+    from fans.studies import results
 
     results.report(run, _tell)
     print(f"Written to {run.folder}")

@@ -9,10 +9,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from fans.core import Explanation, InputError, extra
-from fans.data import load_graph, load_slice
-from fans.explain import Explainer
-from fans.models import find_checkpoint, load
+from fans.datasets import load_graph, load_slice
+from fans.errors import InputError, extra
+from fans.explainer import Explainer
+from fans.explanation import Explanation
+from fans.networks import find_checkpoint, load
 from fans.report.html import pages
 from fans.report.sentences import direction_text, outcome, score_label, score_text, stability_text, unit_word
 

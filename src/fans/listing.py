@@ -7,11 +7,11 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
-import fans.explainers  # noqa: F401 - registers the methods
-from fans.data import GraphDataset, ImageDataset
-from fans.experiments import names
-from fans.explainers._shared import Method
+import fans.methods  # noqa: F401 - registers the methods
+from fans.datasets import GraphDataset, ImageDataset
+from fans.methods.base import Method
 from fans.metrics import Metric
+from fans.studies import names
 
 INDENT = " " * 6
 

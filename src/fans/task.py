@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fans.boosters import Booster, is_booster
-from fans.core import FansError, InputError, Kind, ModelError, check_whole, choose, warn
-from fans.spaces import guess_space
-from fans.spaces._shared import Baseline, FeatureSpace, FittedSpace, shape_of
+from fans.errors import FansError, InputError, ModelError, check_whole, choose, warn
+from fans.modalities.base import Baseline, FeatureSpace, FittedSpace, shape_of
+from fans.modalities.guess import guess_space
+from fans.types import Kind
 
 Output = Literal["probability", "raw"]
 TaskKind = Literal["classification", "regression"]

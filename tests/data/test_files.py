@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from fans import cli
-from fans.core import FansError, InputError
-from fans.data import _shared, fetch_images, images, load_images
-from fans.data._shared import File, fetch, find, unpack
+from fans.datasets import fetch_images, images, load_images
+from fans.datasets import files as _shared
+from fans.datasets.files import File, fetch, find, unpack
+from fans.errors import FansError, InputError
 
 CONTENT = np.random.default_rng(0).bytes(100_000)
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from fans import cli
-from fans.core import FansError, InputError, MissingExtra
-from fans.data import _shared, fetch_graph, graphs, load_graph, make_ba_community
-from fans.data._shared import File
-from fans.data.graphs import SLICES, Citeseer, Graph, _barabasi_albert, geometric, unpickle
+from fans.datasets import fetch_graph, graphs, load_graph, make_ba_community
+from fans.datasets import files as _shared
+from fans.datasets.files import File
+from fans.datasets.graphs import SLICES, Citeseer, Graph, _barabasi_albert, geometric, unpickle
+from fans.errors import FansError, InputError, MissingExtra
 
 FOLDERS = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
 PARTS = ("allx", "ally", "graph", "test.index", "tx", "ty", "x", "y")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from fans.core import InputError
-from fans.data import Images, images, load_images, load_slice
-from fans.data.images import SLICES, ImageDataset, read_idx, read_records
+from fans.datasets import Images, images, load_images, load_slice
+from fans.datasets.images import SLICES, ImageDataset, read_idx, read_records
+from fans.errors import InputError
 from tools.make_slices import balanced
 
 NAMES = sorted(ImageDataset.registry)

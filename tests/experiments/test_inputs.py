@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fans.core import InputError
-from fans.data import load_graph
-from fans.experiments import Dataset, load, names
-from fans.experiments.graphs import nodes_in_order
+from fans.datasets import load_graph
+from fans.errors import InputError
+from fans.studies import Dataset, load, names
+from fans.studies.graphs import nodes_in_order
 
 DATASETS = [dataset for name in names() for dataset in load(name).datasets]
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import fans
-from fans.data import load_images
-from fans.explainers.gradients import GradientShap
+from fans.datasets import load_images
+from fans.methods.gradients import GradientShap
 from fans.metrics import Case, metric
-from fans.models import load_released
+from fans.networks import load_released
 from fans.spaces import Image
 
 ROWS: dict[str, tuple[str, dict[str, Any], tuple[float, float, float]]] = {

@@ -17,18 +17,19 @@ import torch
 
 import fans
 from fans.cli import main
-from fans.core import FansError, InputError
-from fans.data import Images, load_slice
-from fans.experiments import images, load, names
-from fans.experiments import results as results_of
-from fans.experiments._cells import identify
-from fans.explain import Neighbourhood
-from fans.explainers._shared import Method, Selection
+from fans.datasets import Images, load_slice
+from fans.engine.settings import Settings
+from fans.errors import FansError, InputError
+from fans.explainer import Neighbourhood
+from fans.methods.base import Method
+from fans.methods.fans.subset import Selection
 from fans.metrics import Case, Metric, metric
-from fans.pns import Settings
 from fans.report.tables import Faithful
 from fans.runs import Cell, Record, Result, Run
 from fans.spaces import Image
+from fans.studies import images, load, names
+from fans.studies import results as results_of
+from fans.studies.cells import identify
 
 EXPERIMENT = load("table1")
 OTHERS = {"output", "baseline", "space"}
@@ -222,7 +223,7 @@ def test_a_cell_is_its_explainer_and_its_metrics():
     spec["columns"][-1]["limit"] = 4
     spec["columns"][-1]["settings"]["n_draws"] = 2
     found = images.do(Cell(spec))
-    model, test = fans.models.load("fashion_mnist")[0], load_slice("fashion_mnist", "test")
+    model, test = fans.networks.load("fashion_mnist")[0], load_slice("fashion_mnist", "test")
     x = test.tensor(slice(2, 5))
     target = model(x).argmax(1)
     explainer = fans.Explainer(

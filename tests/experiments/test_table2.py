@@ -8,11 +8,11 @@ import torch
 
 import fans
 from fans.cli import main
-from fans.data import load_graph
-from fans.experiments import graphs, load
-from fans.models import load as load_model
+from fans.datasets import load_graph
+from fans.modalities.graph.space import FittedEdges
+from fans.networks import load as load_model
 from fans.runs import Cell, Run
-from fans.spaces.graph import FittedEdges
+from fans.studies import graphs, load
 
 pytest.importorskip("torch_geometric")
 EXPERIMENT = load("table2")

@@ -1,7 +1,7 @@
 """What methods are handed of some inputs, made by hand."""
 
-from fans.estimate import Part
-from fans.explain import _Inputs
+from fans.engine.inputs import Part
+from fans.explainer import _Inputs
 
 
 def inputs_of(explainer, rows, target=None, **how):

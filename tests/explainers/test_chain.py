@@ -12,16 +12,17 @@ from scipy import optimize, special
 from torch import Tensor, nn
 
 import fans
-from fans.data import load_graph
-from fans.data.graphs import Graph
-from fans.experiments.graphs import nodes_in_order
-from fans.explainers import _chain
-from fans.explainers._chain import Step, changed, climb_chain, select
-from fans.explainers._shared import coarse_sizes
-from fans.models import load
+from fans.datasets import load_graph
+from fans.datasets.graphs import Graph
+from fans.engine.neighbourhood import Block
+from fans.engine.perturbation import baselines
+from fans.methods.fans import chain as _chain
+from fans.methods.fans.chain import Step, changed, climb_chain, select
+from fans.methods.fans.subset import coarse_sizes
+from fans.modalities.base import DrawnRows, Noise
+from fans.networks import load
 from fans.spaces import GraphEdges, Image
-from fans.spaces._shared import DrawnRows, Noise
-from fans.trials import Block, baselines
+from fans.studies.graphs import nodes_in_order
 from tests.explainers.blocks import inputs_of
 
 # The samples of most tests are few on purpose.

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans import draws
-from fans.explainers import cimi
-from fans.explainers.cimi import CIMI, Interpreter
+from fans.engine import draws
+from fans.methods import cimi
+from fans.methods.cimi import CIMI, Interpreter
 from fans.spaces import Image
 
 # The samples of explanations here are few on purpose.

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans.explainers._rivals import Inputs
-from fans.explainers.coalitions import KernelShap, _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
+from fans.methods.coalitions import KernelShap, _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
+from fans.methods.rivals import Inputs
+from fans.modalities.base import Blocks
 from fans.spaces import Image
 from tests.explainers import blocks
 
@@ -154,7 +155,7 @@ def test_banzhaf_in_blocks_is_the_posterior_under_the_smooth_prior():
     explainer = fans.Explainer(
         Net(), IMAGES, space=Image("pixel"), method="banzhaf", draw="blocks", n_samples=40, baseline=0.0
     )
-    explainer.task.space.blocks = lambda: fans.spaces._shared.Blocks(8, 8, 2)  # type: ignore[method-assign]
+    explainer.task.space.blocks = lambda: Blocks(8, 8, 2)  # type: ignore[method-assign]
     inputs = inputs_of(explainer, IMAGES[:2])
     half = _draw(inputs, "banzhaf", 20, blocks=True)
     found = explainer.scores(IMAGES[:2])

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import fans
-from fans.core import Array
-from fans.explainers._shared import Method
-from fans.explainers.controls import Control
+from fans.methods.base import Method
+from fans.methods.controls import Control
 from fans.spaces import Image, Table
+from fans.types import Array
 from tests.test_graph_space import Net, kept, random_graph
 
 NAMES = sorted(name for name, member in Method.registry.items() if issubclass(member, Control))

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import fans
-from fans.explainers import gnn_explainer
-from fans.explainers._rivals import Inputs
-from fans.explainers.edge_masks import CF2, NSEG
+from fans.methods import gnn_explainer
+from fans.methods.edge_masks import CF2, NSEG
+from fans.methods.rivals import Inputs
 from fans.spaces import GraphEdges
 from tests.explainers import blocks
 from tests.test_graph_space import Net, Triangle, random_graph, undirected

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import fans
-from fans import draws
-from fans.explainers._edges import embeddings
-from fans.explainers._trained import Trained
-from fans.explainers.edge_networks import EdgeNetwork, MixUpExplainer, ReFine, concrete
+from fans.engine import draws
+from fans.methods.edge_networks import EdgeNetwork, MixUpExplainer, ReFine, concrete
+from fans.methods.edges import embeddings
+from fans.methods.trained import Trained
 from tests.test_graph_space import Net, random_graph, undirected
 
 geometric = pytest.importorskip("torch_geometric")

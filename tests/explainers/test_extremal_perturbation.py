@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans.explainers._rivals import Inputs
-from fans.explainers.extremal_perturbation import ExtremalPerturbation
+from fans.methods.extremal_perturbation import ExtremalPerturbation
+from fans.methods.rivals import Inputs
 from fans.spaces import Image
 from tests.explainers.blocks import inputs_of
 

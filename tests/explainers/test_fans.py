@@ -8,22 +8,13 @@ import pytest
 import torch
 
 import fans
-from fans import trials
-from fans.explainers._direction import MOST_FEATURES, directions
-from fans.explainers._game import Observed, _changed, _samples, fit
-from fans.explainers._shared import (
-    Scores,
-    Selection,
-    _between,
-    _size,
-    coarse_sizes,
-    inward,
-    n_fine,
-    n_sizes,
-    smallest_subset,
-)
+from fans.engine import trials
+from fans.engine.direction import MOST_FEATURES, directions
+from fans.engine.neighbourhood import Block
+from fans.methods.base import Scores
+from fans.methods.fans.game import Observed, _changed, _samples, fit
+from fans.methods.fans.subset import Selection, _between, _size, coarse_sizes, inward, n_fine, n_sizes, smallest_subset
 from fans.spaces import Table
-from fans.trials import Block
 from tests import oracles
 from tests.explainers.blocks import inputs_of
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans import draws
-from fans.explainers.gradients import RULES
+from fans.engine import draws
+from fans.methods.gradients import RULES
 from fans.spaces import Image
 
 METHODS = ("saliency", "guided_backprop", "integrated_gradients", "gradient_shap", "deep_lift", "idgi")

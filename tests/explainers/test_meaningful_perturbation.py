@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans import draws
-from fans.explainers._rivals import Inputs
-from fans.explainers.meaningful_perturbation import MeaningfulPerturbation
+from fans.engine import draws
+from fans.methods.meaningful_perturbation import MeaningfulPerturbation
+from fans.methods.rivals import Inputs
 from fans.spaces import Image
 from tests.explainers.blocks import inputs_of
 

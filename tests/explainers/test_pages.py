@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import fans.explainers  # noqa: F401 - registers the methods
-from fans.explainers._shared import Method
+import fans.methods  # noqa: F401 - registers the methods
+from fans.methods.base import Method
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "rivals").glob("*.md"))
 

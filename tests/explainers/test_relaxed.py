@@ -11,15 +11,17 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans import draws
-from fans.estimate import closeness, moments
-from fans.explainers import _relaxed, _released
-from fans.explainers._relaxed import Climb, Step, integrated_gradients
-from fans.explainers.fans import FANS, PRESETS
-from fans.pns import Moments, point
+from fans.engine import draws
+from fans.engine.estimate import closeness, moments
+from fans.engine.moments import Moments, point
+from fans.engine.neighbourhood import Block, draw_features
+from fans.engine.trials import run_trials
+from fans.methods.fans import relaxed as _relaxed
+from fans.methods.fans import released as _released
+from fans.methods.fans.method import FANS, PRESETS
+from fans.methods.fans.relaxed import Climb, Step, integrated_gradients
+from fans.modalities.base import Fixed, Noise
 from fans.spaces import Image
-from fans.spaces._shared import Fixed, Noise
-from fans.trials import Block, draw_features, run_trials
 from tests import oracles
 from tests.explainers.blocks import inputs_of
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans import draws
-from fans.explainers.rise import Rise
+from fans.engine import draws
+from fans.methods.rise import Rise
 from fans.spaces import Image
 
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import fans
-from fans.explainers import _walks
-from fans.explainers._shared import NOTHING, Chosen, Scores, fair_subset
-from fans.explainers._walks import FEWEST, ROUNDS, Route, rows_for, settled, walks_a_round
+from fans.methods.base import Scores
+from fans.methods.fans import walks as _walks
+from fans.methods.fans.subset import NOTHING, Chosen, fair_subset
+from fans.methods.fans.walks import FEWEST, ROUNDS, Route, rows_for, settled, walks_a_round
 
 RNG = np.random.default_rng(0)
 BACKGROUND = RNG.normal(size=(80, 5))
@@ -53,7 +54,7 @@ def order_sought(explainer: fans.Explainer, x: Any, monkeypatch: pytest.MonkeyPa
         kept.append(scored)
         return fair_subset(scored)
 
-    monkeypatch.setattr("fans.explain.fair_subset", keep)
+    monkeypatch.setattr("fans.explainer.fair_subset", keep)
     explainer(x)
     assert kept[0].order is not None
     return kept[0].order[0].numpy()

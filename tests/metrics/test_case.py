@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fans import InputError, ModelError
-from fans.core import FansError
+from fans.errors import FansError
 from fans.metrics import Metric, metric
 from tests.metrics.material import Recorder, case_of, images, network
 

@@ -8,9 +8,9 @@ import torch
 from captum.metrics import infidelity as captum_infidelity
 
 from fans import Explainer, InputError
-from fans.data import load_slice
+from fans.datasets import load_slice
 from fans.metrics import metric
-from fans.models import load
+from fans.networks import load
 from tests.metrics import quantus_shim
 from tests.metrics.material import Recorder, case_of, images, network
 

@@ -10,7 +10,7 @@ import torch
 from skimage.segmentation import slic
 
 from fans import InputError, MissingExtra
-from fans.data import load_slice
+from fans.datasets import load_slice
 from fans.metrics import metric
 from tests.metrics import quantus_shim
 from tests.metrics.material import Recorder, case_of, images, network

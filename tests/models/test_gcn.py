@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from fans import models
-from fans.core import MissingExtra
-from fans.data import load_graph, make_ba_community
-from fans.models import GCN
-from fans.models._shared import CHECKPOINTS, network
+from fans import networks as models
+from fans.datasets import load_graph, make_ba_community
+from fans.errors import MissingExtra
+from fans.networks import GCN
+from fans.networks.base import CHECKPOINTS, network
 
 ROOT = Path(__file__).parents[2]
 GOALS = {"ba_community": 0.9, "citeseer": 0.75, "pubmed": 0.85}
@@ -121,8 +121,8 @@ def test_importing_needs_no_pytorch_geometric():
         "import sys\n"
         "for name in ('torch_geometric', 'networkx', 'scipy'):\n"
         "    sys.modules[name] = None\n"
-        "import fans.data, fans.models, fans.train_graph\n"
-        "assert len(fans.data.load_graph('citeseer')) == 3327\n"
+        "import fans.datasets, fans.networks, fans.networks.train_graph\n"
+        "assert len(fans.datasets.load_graph('citeseer')) == 3327\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603
 

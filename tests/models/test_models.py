@@ -12,11 +12,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from fans import models
-from fans.core import InputError
-from fans.data import ImageDataset, load_images, load_slice
-from fans.models._shared import CHECKPOINTS, Network, network
-from fans.models.lenet import RELEASED
+from fans import networks as models
+from fans.datasets import ImageDataset, load_images, load_slice
+from fans.errors import InputError
+from fans.networks.base import CHECKPOINTS, Network, network
+from fans.networks.lenet import RELEASED
 
 ROOT = Path(__file__).parents[2] / CHECKPOINTS
 KEPT = sorted(p.stem for p in ROOT.glob("*.json") if p.stem in ImageDataset.registry)  # graphs: `test_gcn.py`

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import fans
-from fans.core import Explanation
+from fans.explanation import Explanation
 from fans.report.scenes import Dots, Text, fitted, text_width
 from fans.report.swarms import LANE, MOST_DOTS, picture
 from tests.report.made import by_pixel, explanation, house, small_images

@@ -19,16 +19,7 @@ from matplotlib.image import imread
 import fans
 from fans.report import graphs, images
 from fans.report.html import pages
-from fans.report.sentences import (
-    column_legend,
-    headline,
-    join_names,
-    number,
-    outcome,
-    percent,
-    score_text,
-    times,
-)
+from fans.report.sentences import column_legend, headline, join_names, number, outcome, percent, score_text, times
 from tests.report.made import by_pixel, explanation, graph_of, house, table
 from tests.report.made import small_images as made
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fans.core import InputError
+from fans.errors import InputError
 from fans.report.figures import plot_curves
 from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, html, markdown, number, text
 

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.core import InputError, MissingExtra
-from fans.explain import Explainer
-from fans.spaces._shared import FeatureSpace
+from fans.errors import InputError, MissingExtra
+from fans.explainer import Explainer
+from fans.modalities.base import FeatureSpace
 
 try:
     from captum.attr import Attribution

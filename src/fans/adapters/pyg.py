@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.core import Array, InputError, extra
-from fans.explain import Explainer
-from fans.spaces import GraphEdges
-from fans.spaces.graph import FittedEdges
+from fans.errors import InputError, extra
+from fans.explainer import Explainer
+from fans.modalities.graph.space import FittedEdges, GraphEdges
+from fans.types import Array
 
 try:
     from torch_geometric.explain import Explanation

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fans.core import Array, InputError
-from fans.explain import Explainer
+from fans.errors import InputError
+from fans.explainer import Explainer
+from fans.types import Array
 
 
 def explain(model: Any, inputs: Any, targets: Any, *, background: Any = None, **settings: Any) -> Array:

@@ -14,8 +14,8 @@ import pkgutil
 from dataclasses import fields
 from typing import Any
 
-from fans.core import InputError, choose
-from fans.metrics._shared import Case, Metric, Returns, evaluation_mode, soft_mask
+from fans.errors import InputError, choose
+from fans.metrics.base import Case, Metric, Returns, evaluation_mode, soft_mask
 
 __all__ = ["Case", "Metric", "Returns", "evaluation_mode", "metric", "soft_mask"]
 

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fans.core import InputError, check_whole, is_number
-from fans.metrics._shared import Case, Metric, ranks
+from fans.errors import InputError, check_whole, is_number
+from fans.metrics.base import Case, Metric, ranks
 
 _CITATION = "Petsiuk et al., RISE: randomized input sampling for explanation of black-box models, BMVC 2018"
 

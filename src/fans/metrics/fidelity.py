@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fans.core import InputError, choose, is_number
-from fans.metrics._shared import Case, Metric, is_whole, ranks, soft_mask
+from fans.errors import InputError, choose, is_number
+from fans.metrics.base import Case, Metric, is_whole, ranks, soft_mask
 
 _CITATION = "Amara et al., GraphFramEx: towards systematic evaluation of explainability methods, LoG 2022"
 

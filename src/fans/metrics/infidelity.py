@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from fans.core import InputError, check_whole, choose, is_number
-from fans.draws import noise, uniform
-from fans.metrics._shared import Case, Make, Metric, Output
+from fans.engine.draws import noise, uniform
+from fans.errors import InputError, check_whole, choose, is_number
+from fans.metrics.base import Case, Make, Metric, Output
 
 Kind = Literal["formula", "published", "patch", "scale_free"]
 

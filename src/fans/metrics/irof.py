@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fans.core import choose, extra
-from fans.metrics._shared import Case, Metric
+from fans.errors import choose, extra
+from fans.metrics.base import Case, Metric
 
 N_SEGMENTS = 100
 """What SLIC is asked for by default; it rarely returns as many."""

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fans.core import InputError, check_whole, is_number
-from fans.draws import noise
-from fans.metrics._shared import Case, Metric
+from fans.engine.draws import noise
+from fans.errors import InputError, check_whole, is_number
+from fans.metrics.base import Case, Metric
 
 EXPLAINED_AT_ONCE = 4096
 """Changed inputs given to `explain` in one call."""

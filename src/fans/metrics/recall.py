@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fans.core import InputError, check_whole
-from fans.metrics._shared import Case, Metric, ranks
+from fans.errors import InputError, check_whole
+from fans.metrics.base import Case, Metric, ranks
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fans.metrics._shared import Case, Metric
+from fans.metrics.base import Case, Metric
 
 
 @dataclass(frozen=True)

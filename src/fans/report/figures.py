@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fans.core import Explanation, InputError, extra
+from fans.errors import InputError, extra
+from fans.explanation import Explanation
 from fans.report import graphs, images
 from fans.report.images import CHOSEN, INK, OUTLINE, STOPS
 from fans.report.scenes import Box, Dots, Line, Part, Scene, Text

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fans.core import Array, Explanation, InputError, MissingExtra, extra
+from fans.errors import InputError, MissingExtra, extra
+from fans.explanation import Explanation
+from fans.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from fans.core import Array, Explanation, extra
+from fans.errors import extra
+from fans.explanation import Explanation
 from fans.report.images import CHOSEN
+from fans.types import Array
 
 MOST_EDGES = 80
 """Edges shown of a larger graph: the chosen ones, the explained node's own, and the best others that touch these."""

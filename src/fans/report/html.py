@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fans.core import Explanation
+from fans.explanation import Explanation
 from fans.report import graphs, images
 from fans.report.sentences import (
     chosen_count,

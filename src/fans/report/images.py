@@ -6,8 +6,9 @@ import zlib
 
 import numpy as np
 
-from fans.core import Array, Explanation
+from fans.explanation import Explanation
 from fans.report.sentences import unit_word
+from fans.types import Array
 
 CHOSEN, INK = "#2b80bd", "#1c2733"
 OUTLINE = "#ff7a1a"

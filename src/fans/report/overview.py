@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fans.core import Array, Explanation, InputError, extra, normal_quantile
+from fans.errors import InputError, extra
+from fans.explanation import Explanation
 from fans.report.sentences import join_names, percent, unit_word
 from fans.report.tables import FEW, listed
+from fans.types import Array
+from fans.wording import normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd

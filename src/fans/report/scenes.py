@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from fans.core import Array
 from fans.report.images import INK
+from fans.types import Array
 
 LETTER = 0.6
 """Mean width of a letter, as a share of the size of the type; wider than in most fonts."""

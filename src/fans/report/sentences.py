@@ -7,8 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fans.core import Array, Explanation, estimate_texts, normal_quantile, plain_number
+from fans.explanation import Explanation
 from fans.report.tables import listed
+from fans.result import estimate_texts
+from fans.types import Array
+from fans.wording import normal_quantile, plain_number
 
 UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge ": "edge"}
 """What the features of an image or a graph are called, by how their names begin."""

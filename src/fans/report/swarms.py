@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fans.core import Array, Explanation, check_whole
+from fans.errors import check_whole
+from fans.explanation import Explanation
 from fans.report.images import CHOSEN, INK, rgb
 from fans.report.overview import Column, Overview, Section, hundredths, units
 from fans.report.scenes import LETTER, Box, Dots, Line, Part, Scene, Text, fitted, text_width
 from fans.report.sentences import number
+from fans.types import Array
 
 FAINT, GRID, MISSING = "#51606e", "#e3e8ed", "#9aa5b1"
 LOW_TO_HIGH = ("#2a1a8a", "#7a1fa2", "#b5367a", "#e0604c", "#f59b2e")

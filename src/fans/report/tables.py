@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from fans.core import Array, InputError, is_number
+from fans.errors import InputError, is_number
+from fans.types import Array
 
 FEW = 5
 """Fewer inputs than this have no interval worth printing."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fans.core import FansError
+from fans.errors import FansError
 
 
 def is_full(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from fans.core import InputError
+from fans.errors import InputError
 from fans.runs._disk import is_full, locked, saving, sync, write
 from fans.runs._records import Cell, Record, Result, differences, plain, restored, versions
 

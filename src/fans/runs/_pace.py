@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from fans.core import check_whole
+from fans.errors import check_whole
 from fans.runs._ledger import Ledger
 from fans.runs._records import Cell
 

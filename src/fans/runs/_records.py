@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from fans.core import InputError, check_whole
+from fans.errors import InputError, check_whole
 from fans.version import __version__
 
 

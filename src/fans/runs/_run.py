@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-from fans.core import FansError, InputError, Interrupted, check_whole
+from fans.errors import FansError, InputError, Interrupted, check_whole
 from fans.runs._disk import saving
 from fans.runs._ledger import Ledger, Outcome
 from fans.runs._pace import progress

@@ -1,0 +1,399 @@
+"""`fans.Explanation`: which features were necessary and sufficient for each prediction."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from fans.report.overview import Overview
+from fans.errors import InputError
+from fans.joining import in_order, tuples_in_order
+from fans.types import Array, Kind, Modality
+from fans.wording import plain_number, time_text
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which features were necessary and sufficient for each prediction: frozen, validated, sliceable.
+
+    Attributes:
+        scores: `(B, F)` importance of each feature; higher is more important.
+        scores_se: `(B, F)` their standard errors, or None where the method has none.
+        history: `(B, steps)` what the method maximised at each step, NaN after its last; None if it took no steps.
+        subset: `(B, F)` bool, the smallest that has nearly the highest PNS; empty where nothing changes the prediction.
+        direction: `(B, F)` by how much perturbing the feature moves the explained output on average, signed; NaN where
+            it was not measured.
+        stability: `(B, F)` share of resampled draws in which the feature is in the subset.
+        pns, pn, ps: `(B,)` strict estimates for `subset`, from draws that had no part in choosing it.
+        changes: `(B,)` share of nearby trials in which perturbing the subset changes the prediction.
+        holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
+        interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
+        ess: `(B, 2)` effective number of samples behind PN and PS.
+        radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
+        target: `(B,)` the explained class (0 for a regressor).
+        prediction: `(B,)` the model's output for that class.
+        modality: what kind of inputs these are.
+        inputs: `(B, *input)` the explained inputs, NaN where a value is missing, categories as codes.
+        elements: `(*input)` which feature each element of an input belongs to; `(B, *input)` where each has its own.
+        element_names, categories: names of the elements, and what the codes of categorical ones stand for.
+        kinds: which elements are times, in microseconds (`"date"`, `"date UTC"`, `"duration"`), or categories whose
+            codes are in their order (`"ordered"`), by position.
+        kind: whether the explained output is a probability.
+        change: what counted as a changed prediction.
+        evaluations: model rows `(B,)` by phase; "shared" counts those spent once for all inputs.
+        seconds: wall time of the whole explanation.
+        notes: one sentence per input on what could not be estimated, or "".
+        edges: `(B, *input, 2)` the nodes that each element of a graph joins, -1 where an input has fewer; else None.
+        nodes: `(B,)` the explained nodes of a graph, -1 for graphs as wholes; else None.
+        node_names: of all nodes, where the user gave them.
+        sparse: whether an input has only those features in which it is not 0.
+    """
+
+    scores: Array
+    scores_se: Array | None
+    history: Array | None
+    subset: Array
+    direction: Array
+    stability: Array
+    pns: Array
+    pn: Array
+    ps: Array
+    changes: Array
+    holds: Array
+    interval: Array
+    ess: Array
+    radius: Array
+    tolerance: Array
+    target: Array
+    prediction: Array
+    ids: tuple[int | str, ...]
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    method: str
+    settings: Mapping[str, Any]
+    seed: int
+    seconds: float
+    evaluations: Mapping[str, Array]
+    confidence: float
+    kind: Kind
+    change: str
+    modality: Modality
+    inputs: Array
+    elements: Array
+    element_names: tuple[str, ...]
+    categories: Mapping[str, Sequence[str]]
+    notes: tuple[str, ...]
+    edges: Array | None = None
+    nodes: Array | None = None
+    node_names: tuple[str, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    sparse: bool = False
+
+    _PER_INPUT: ClassVar[tuple[str, ...]] = (
+        *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
+        *("interval", "ess", "radius", "tolerance", "target", "prediction", "inputs", "ids", "notes", "edges", "nodes"),
+    )
+
+    def __post_init__(self) -> None:
+        n, n_features = self.scores.shape
+        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("subset", "direction", "stability"), (n, n_features))
+        expected |= {"interval": (n, 3, 2), "ess": (n, 2)}
+        for name in ("pns", "pn", "ps", "changes", "holds", "radius", "tolerance", "target", "prediction"):
+            expected[name] = (n,)
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise InputError(f"Expected `{name}` of shape {shape}, got {getattr(self, name).shape}")
+        if len(self.feature_names) != n_features or len(self.ids) != n:
+            raise InputError(f"Expected {n_features} names and {n} ids, got {len(self.feature_names)}, {len(self.ids)}")
+
+    @property
+    def n_evaluations(self) -> Array:
+        """Model rows spent on each input, `(B,)`; those shared by all inputs are in `evaluations["shared"]`."""
+        own = [rows for phase, rows in self.evaluations.items() if phase != "shared"]
+        return np.sum(own, axis=0) if own else np.zeros(len(self), dtype=np.int64)
+
+    @property
+    def heatmap(self) -> Array:
+        """Scores in the input's own shape, `(B, *input)`: every element carries its feature's score."""
+        if self.elements.ndim < self.inputs.ndim:
+            return self.scores[:, self.elements]
+        flat = np.take_along_axis(self.scores, self.elements.reshape(len(self), -1), 1)
+        return flat.reshape(self.inputs.shape)
+
+    @property
+    def present(self) -> Array:
+        """Which features exist in each input, `(B, F)`: an image may have fewer superpixels than were asked for.
+
+        Of sparse rows those that are not 0.
+        """
+        if self.sparse:
+            return np.asarray(self.inputs != 0)
+        if self.elements.ndim < self.inputs.ndim:
+            return np.ones_like(self.subset)
+        found = np.zeros_like(self.subset)
+        np.put_along_axis(found, self.elements.reshape(len(self), -1), True, 1)
+        if self.edges is not None:
+            found[:, -1] = False  # what belongs to no edge
+        return found
+
+    @property
+    def channel_axis(self) -> int | None:
+        """Which axis of one image holds its channels; None if it has none.
+
+        All channels of a pixel belong to one feature, so that the features do not vary along it. Where that leaves both
+        ends open, it is the last axis if only that one has at most four entries, else the first.
+        """
+        if self.inputs.ndim == 3:
+            return None
+        elements = self.elements if self.elements.ndim == 3 else self.elements[0]
+        constant = [axis for axis in (0, 2) if (elements == elements.take([0], axis)).all()]
+        if len(constant) == 1:
+            return constant[0]
+        first, last = self.inputs.shape[1], self.inputs.shape[3]
+        return 2 if first > 4 >= last else 0
+
+    @property
+    def mask(self) -> Array:
+        """The chosen subset in the input's own shape, `(B, *input)` bool."""
+        return replace(self, scores=self.subset).heatmap
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was found of each input in plain sentences, computed from its estimates; `print` is shorter."""
+        from fans.report.sentences import sentence
+
+        return tuple(sentence(self, i) for i in range(len(self)))
+
+    def value(self, i: int, feature: int) -> str:
+        """Return the value of a feature in input `i` as text.
+
+        A number, a category, a time, "missing", what is on in a group; of an image's region the mean, "absent" if the
+        image has no such.
+        """
+        elements = self.elements if self.elements.ndim < self.inputs.ndim else self.elements[i]
+        places = np.flatnonzero(elements.ravel() == feature)
+        row = self.inputs[i].ravel()
+        if self.modality != "table":
+            return plain_number(row[places].mean()) if len(places) else "absent"
+        if len(places) > 1:
+            return ", ".join(filter(None, (self._part(p, row[p]) for p in places.tolist()))) or "none"
+        return self._text(int(places[0]), row[places[0]])
+
+    def _text(self, place: int, value: float) -> str:
+        """Return the value of one element as text."""
+        if math.isnan(value):
+            return "missing"
+        if words := self.categories.get(str(place)):
+            return str(words[int(value)])
+        if kind := self.kinds.get(str(place)):
+            return time_text(value, kind)
+        return plain_number(value)
+
+    def _part(self, place: int, value: float) -> str:
+        """Return what an element of a group adds to its text: its name where it is on, and its category."""
+        name = self.element_names[place]
+        if str(place) not in self.categories and not math.isnan(value):
+            return name if value else ""
+        word = self._text(place, value)
+        return {"True": name, "False": ""}.get(word, f"{name} {word}")
+
+    def ranked(self, i: int = 0) -> Array:
+        """Return the features that input `i` has, from the most important to the least."""
+        order: Array = np.argsort(-self.scores[i], kind="stable")
+        return np.compress(self[i].present[0, order], order)
+
+    def chosen_names(self, i: int = 0) -> list[str]:
+        """Return the names of the chosen features of input `i`, the most important first."""
+        return [self.name(i, f) for f in self.ranked(i) if self.subset[i, f]]
+
+    def name(self, i: int, feature: int) -> str:
+        """Return how a feature of input `i` is called; an edge by the nodes that it joins."""
+        if self.edges is None:
+            return self.feature_names[feature]
+        joined = {(int(u), int(v)) for u, v in self.edges[i][self.elements[i] == feature] if u >= 0}
+        if not joined:
+            return self.feature_names[feature]
+        u, v = min(joined)
+        return f"{self.node_name(u)} {'-' if (v, u) in joined else '->'} {self.node_name(v)}"
+
+    def node_name(self, node: int) -> str:
+        """Return how a node of a graph is called: as the user named it, else by its number."""
+        return self.node_names[node] if self.node_names else str(node)
+
+    def title(self, i: int = 0) -> str:
+        """Return how input `i` is called: by its id, e.g. `row 17` where that is a number; a node by its name."""
+        own = self.nodes is not None and str(self.ids[i]) == str(self.nodes[i])
+        if own and self.node_names:
+            return self.node_name(int(self.ids[i]))
+        if isinstance(self.ids[i], str):
+            return str(self.ids[i])
+        whole = "graph" if self.nodes is not None and self.nodes[i] < 0 else "input"
+        word = "node" if own else {"table": "row", "image": "image"}.get(self.modality, whole)
+        return f"{word} {self.ids[i]}"
+
+    def target_name(self, i: int = 0) -> str:
+        """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""
+        if self.kind == "output":
+            return "the output" if len(self.target_names) < 2 else f"output {self.target_names[self.target[i]]}"
+        return f"P({self.target_names[self.target[i]]})"
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator["Explanation"]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: int | slice | Sequence[int] | Array) -> "Explanation":
+        if isinstance(index, int | np.integer):
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"Expected an index below {len(self)}, got {index}")
+            index = [int(index) % len(self)]
+        chosen = np.arange(len(self))[index]
+        taken: dict[str, Any] = {
+            "evaluations": {k: v if k == "shared" else v[chosen] for k, v in self.evaluations.items()}
+        }
+        for name in self.per_input:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                taken[name] = tuple(value[i] for i in chosen)
+            elif value is not None:
+                taken[name] = value[chosen]
+        return replace(self, **taken)
+
+    @property
+    def per_input(self) -> tuple[str, ...]:
+        """Fields that have an entry for each input."""
+        return (*self._PER_INPUT, "elements") if self.elements.ndim == self.inputs.ndim else self._PER_INPUT
+
+    def __str__(self) -> str:
+        from fans.report.sentences import printed
+
+        return printed(self)
+
+    def __repr__(self) -> str:
+        sizes = f"inputs={len(self)}, features={len(self.feature_names)}, chosen={self._chosen_text()}"
+        return f"Explanation(method={self.method!r}, {sizes})"
+
+    def _chosen_text(self) -> str:
+        """Return how many features the subsets have, e.g. `2` or `0 to 5`."""
+        counts = self.subset.sum(1)
+        if not len(counts) or counts.min() == counts.max():
+            return str(counts.max(initial=0))
+        return f"{counts.min()} to {counts.max()}"
+
+    def _repr_html_(self) -> str:
+        from fans.report.html import fragment
+
+        return fragment(self)
+
+    def plot(self, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
+        """Draw every input (at most twelve) with matplotlib and return the figure.
+
+        Args:
+            path: where to write it as well.
+            top: features shown of a row of a table; an image shows all of its own.
+            columns: inputs side by side; by default three, two of four rows, of rows with long names or of images.
+        """
+        from fans.report.figures import plot
+
+        return plot(self, path, top=top, columns=columns)
+
+    def plot_history(self, path: str | Path | None = None) -> Any:
+        """Draw how the loss of each input fell, step by step, for a method that takes steps; return the figure."""
+        from fans.report.figures import plot_history
+
+        return plot_history(self, path)
+
+    def overview(self, *, by_class: bool = False) -> "Overview":
+        """Return a global view: how often each column is in the subset, its mean score, what its values do.
+
+        Args:
+            by_class: a section for each explained class instead of one for all inputs.
+        """
+        from fans.report.overview import overview
+
+        return overview(self, by_class=by_class)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page and return its path."""
+        from fans.report.html import page
+
+        return page(self, path)
+
+    def to_frame(self) -> Any:
+        """Return a pandas frame with one row per input and feature that it has."""
+        from fans.report.frames import to_frame
+
+        return to_frame(self)
+
+    def to_shap(self) -> Any:
+        """Return a `shap.Explanation` of the scores, for shap's own plots; of images, by pixel.
+
+        Scores are no parts of a sum: waterfall, force and decision plots are refused, but of `method="kernel_shap"`.
+        """
+        from fans.report.frames import to_shap
+
+        return to_shap(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the explanation as one safetensors file, its text as JSON in the header; return the path."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)}
+        text = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in arrays and f.name != "evaluations"}
+        arrays |= {f"evaluations/{phase}": np.asarray(rows) for phase, rows in self.evaluations.items()}
+        path = Path(path)
+        temporary = path.with_name(path.name + ".partial")
+        try:
+            save_file({k: np.array(v, order="C") for k, v in arrays.items()}, temporary, {"fans": json.dumps(text)})
+            temporary.replace(path)
+        except SafetensorError as error:
+            raise OSError(f"Expected a place to write {path}, got: {error}") from None
+        finally:
+            temporary.unlink(missing_ok=True)
+        return path
+
+
+def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Explanation:
+    """Put explanations of one explainer's inputs together, which differ in size, in the order of their places."""
+    if len(parts) == 1:
+        return parts[0]
+    n_features = max(part.scores.shape[1] for part in parts)
+    joined: dict[str, Any] = {}
+    for name in parts[0].per_input:
+        values = [getattr(part, name) for part in parts]
+        if name == "elements":  # the last feature is the one that no input has
+            values = [
+                np.where(v == p.scores.shape[1] - 1, n_features - 1, v) for v, p in zip(values, parts, strict=True)
+            ]
+        if isinstance(values[0], tuple):
+            joined[name] = tuples_in_order(values, places)
+        elif values[0] is not None:
+            joined[name] = in_order(values, places, {"elements": n_features - 1, "edges": -1}.get(name, 0))
+    phases = {k: in_order([p.evaluations[k] for p in parts], places) for k in parts[0].evaluations if k != "shared"}
+    widest = max(parts, key=lambda part: part.scores.shape[1])
+    return replace(widest, **joined, evaluations=phases | {"shared": parts[0].evaluations["shared"]})
+
+
+def load(path: str | Path) -> Explanation:
+    """Read an explanation written by `Explanation.save`. Nothing in the file is executed."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise InputError(f"Expected an explanation saved with `save`, got no file at {path}")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = json.loads((file.metadata() or {})["fans"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        evaluations = {k.removeprefix("evaluations/"): v for k, v in arrays.items() if k.startswith("evaluations/")}
+        arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
+        text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
+        return Explanation(**arrays, **text, evaluations=evaluations)
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise InputError(f"Expected an explanation saved with `save`, got {path}, which is not one ({error})") from None

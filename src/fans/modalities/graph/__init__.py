@@ -1,0 +1,1 @@
+"""Graphs: edges, or columns of the nodes."""

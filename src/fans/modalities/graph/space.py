@@ -1,0 +1,575 @@
+"""Graphs: a feature is an edge that the explained prediction is computed from, and a missing feature is no edge.
+
+An input is a node of the graph (or a graph among several). It is cut out of its graph first: the edges that reach its
+prediction within the model's depth, and as much of their surroundings as keeps every degree what it was, so that the
+model says of the cutting what it says of the whole. Inputs of about one size go to the model together, many perturbed
+copies of many cuttings in one disjoint union.
+
+A row is the number of a cutting, then one number per directed edge of it: 1 is the edge as it is, 0 none.
+"""
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fans.errors import InputError, ModelError, check_whole, choose, warn
+from fans.modalities.base import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
+from fans.modalities.graph.computation import Cutting, Graph, Told, cut, graphs_in, whole
+from fans.modalities.graph.union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
+from fans.types import Modality
+
+Level = Literal["node", "graph"]
+
+_CALIBRATING = 16
+"""Inputs that the model is tried on before anything is explained."""
+
+_SMALLEST = 16
+_MESSAGE = 64
+"""Numbers of a message that a row's cost reckons with: what layers pass is not known beforehand."""
+
+_BATCH_BYTES = 28 * 2**20
+"""What a layer's messages may take: several times as much is alive at once, and glibc gives blocks of more than 32 MiB
+back after every batch, which takes its time."""
+
+
+class _GraphSpace(FeatureSpace):
+    """What the spaces of graphs have in common."""
+
+    def __init__(
+        self, hops: int | None = None, *, level: Level | None = None, node_names: Sequence[str] | None = None
+    ) -> None:
+        if hops is not None:
+            check_whole("hops", hops, 1)
+        if level is not None:
+            choose("`level`", level, ("node", "graph"))
+        self.hops, self.level, self.node_names = hops, level, node_names
+
+
+class GraphEdges(_GraphSpace):
+    """Edges of the graph that a prediction is computed from; what is missing is removed.
+
+    Args:
+        hops: how far from a node its prediction looks; by default as far as the model has message-passing layers,
+            which is checked against the model's answer on the whole graph.
+        tied: whether the two directions of an edge are one feature.
+        level: `"node"` for one graph whose nodes are explained, `"graph"` for several that are explained as wholes;
+            guessed from the background.
+        node_names: of the one graph's nodes in order, for sentences, frames and drawings.
+    """
+
+    baselines = ("removed",)
+
+    def __init__(
+        self,
+        hops: int | None = None,
+        *,
+        tied: bool = True,
+        level: Level | None = None,
+        node_names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(hops, level=level, node_names=node_names)
+        self.tied = tied
+
+    def fit(self, background: Any) -> "FittedEdges":
+        """Take the graph whose nodes are explained, or graphs like those that are."""
+        return FittedEdges(self, background, tied=self.tied)
+
+
+class GraphFeatures(_GraphSpace):
+    """Columns of `x`, in all nodes that a prediction is computed from; a missing one is 0 in all of them.
+
+    Args:
+        hops, level, node_names: as in `GraphEdges`.
+    """
+
+    baselines = ("zero",)
+
+    def fit(self, background: Any) -> "FittedFeatures":
+        """Take the graph whose nodes are explained, or graphs like those that are."""
+        return FittedFeatures(self, background, tied=True)
+
+
+class _FittedGraph(FittedSpace):
+    """One graph's nodes, or graphs, and how the model takes them."""
+
+    has_background: ClassVar[bool] = False
+    swap_rate: ClassVar[float] = 0.05
+    repeats: ClassVar[bool] = True
+    unit: ClassVar[str]
+    baselines: ClassVar[tuple[str, ...]]
+
+    def __init__(self, space: _GraphSpace, background: Any, *, tied: bool) -> None:
+        super().__init__()
+        given, several = graphs_in(background)
+        self.level: Level = space.level or ("graph" if several else "node")
+        self.tied = tied
+        self._hops = space.hops
+        if self.level == "node" and len(given) != 1:
+            raise InputError(f'Expected one graph for level="node", got {len(given)}; pass level="graph"')
+        self.graphs = [
+            Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
+        ]
+        self.node_names = self._checked_names(space.node_names)
+        self._weighs, self._told = True, Told()
+        # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
+        self._opened: list[bool] = [] if self.modality == "graph" else [True]
+        self._hold([])
+
+    def _checked_names(self, names: Any) -> tuple[str, ...]:
+        if names is None:
+            return ()
+        given = [str(name) for name in names] if isinstance(names, Iterable) and not isinstance(names, str) else []
+        n = len(self.graphs[0])
+        if self.level == "graph" or len(given) != n:
+            expected = "one graph, whose nodes are explained" if self.level == "graph" else f"{n} nodes"
+            got = f"{len(given)} names; leave them out, or mend them"
+            raise InputError(f"Expected `node_names` for {expected}, got {got}")
+        return tuple(given)
+
+    # --- The model -----------------------------------------------------------------------------------------------
+
+    def meet(self, model: Any) -> None:
+        """Learn how the model takes edges and how far it looks, from its signature and its answers."""
+        if not callable(model):
+            raise ModelError(f"Expected a model that takes (x, edge_index, ...), got {type(model).__name__}")
+        known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
+        names = [name for name in ("edge_weight", "edge_attr") if name in known]
+        required = [name for name in names if known[name].default is inspect.Parameter.empty]
+        self._told = Told.of(self.graphs[0], names, required)
+        self.graphs = [self._told.read(graph) for graph in self.graphs]
+        self._weighs = bool(self._told.gate)
+        if self.level == "graph" and "batch" not in known:
+            raise ModelError(
+                "Expected a model that takes `batch`, the graph of each node, for several graphs, "
+                f"got {type(model).__name__} without; pass a single graph to explain its nodes"
+            )
+        if self.level == "node":
+            self._settle_depth(model, self._some()[:8])
+
+    def _some(self) -> list[int]:
+        """Return some inputs that have edges, spread over all."""
+        if self.level == "graph":
+            able = [i for i, graph in enumerate(self.graphs) if graph.edge_index.shape[1]]
+        else:
+            start, end = self.graphs[0].edge_index
+            able = torch.unique(end[start != end]).tolist()
+        if not able:
+            raise InputError(
+                "Expected a graph with edges, got none between different nodes; there is nothing to explain"
+            )
+        n = min(_CALIBRATING, len(able))
+        return [able[i * len(able) // n] for i in range(n)]
+
+    def _settle_depth(self, model: Any, tried: list[int]) -> None:
+        """Find how many hops it takes for a cutting to be told as the whole graph is."""
+        graph = self.graphs[0]
+        expected = self._outputs_on_whole(model, graph)[tried]
+        if len(expected) and expected.ndim != 2:
+            raise ModelError(f"Expected outputs (nodes, classes) from the model, got {tuple(expected.shape)}")
+        layers = len(message_layers(model))
+        candidates = [self._hops] if self._hops is not None else [*range(max(layers, 1), max(layers, 1) + 4)]
+        for hops in candidates:
+            self._hops = hops
+            found = self._answers(model, tried)
+            if _alike(found, expected):
+                return
+        raise ModelError(
+            f"Expected a node's prediction to be computed from {candidates[-1]} hops at most, "
+            "got other outputs on the cut graph than on the whole; pass GraphEdges(hops=...) as large as its reach"
+        )
+
+    def _outputs_on_whole(self, model: Any, graph: Graph) -> Tensor:
+        also = self._also(graph.weight, graph.attributes)
+        return _plain(self.unwrap(run(model, graph.as_given(graph.x), graph.edge_index, also), len(graph)))
+
+    def _also(
+        self, weight: Tensor, attributes: Mapping[str, Tensor], row_of_node: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return what the model takes besides nodes and edges, by name."""
+        out = dict(attributes)
+        if self._told.gate and (self._weighs or self._told.always):
+            out[self._told.gate] = weight[:, None] if self._told.column else weight
+        return out | ({"batch": row_of_node} if self.level == "graph" and row_of_node is not None else {})
+
+    def _answers(self, model: Any, names: list[int], kept: float = 2.0) -> Tensor:
+        """Return the model's outputs on inputs with some of their edges dropped, none by default."""
+        with_edges = copy(self)
+        with_edges._hold([self._cutting(name) for name in names])
+        rows = with_edges.rows_of_all()
+        dropped = (torch.arange(rows.shape[1] - 1) * 0.6180339887) % 1 >= kept  # spread evenly, no draws needed
+        rows[:, 1:][:, dropped] = 0
+        return _plain(with_edges.ask(model, rows))
+
+    def ask(self, model: Any, rows: Tensor, links: Tensor | None = None) -> Any:
+        """Run the model on the disjoint union of all rows' graphs, with `links` `(2, m)` between their nodes if asked.
+
+        Nodes are counted through, one row's after another's.
+        """
+        numbers, counts = torch.unique_consecutive(rows[:, 0].long(), return_counts=True)
+        parts: list[Union] = []
+        nodes: list[tuple[Tensor, int]] = []
+        n_nodes = n_rows = 0
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            piece, some = self._cuttings[number], rows[n_rows : n_rows + count, 1:]
+            parts.append(copies(piece, self._kept(piece, some), n_nodes, n_rows, self._weighs))
+            nodes.append((self._x(piece, some), count))
+            n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
+        union = join_unions(parts)
+        if links is not None:
+            union = linked(union, links)
+        also = self._also(union.weight, union.attributes, union.row_of_node)
+        said = run(model, self.graphs[0].as_given(side_by_side(nodes, self._opened)), union.edge_index, also)
+        out = self.unwrap(said, n_rows if self.level == "graph" else n_nodes)
+        return out if self.level == "graph" else out[union.target]
+
+    @abstractmethod
+    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
+        """Return how much of each edge `(r, D)` rows keep."""
+
+    @abstractmethod
+    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:
+        """Return what is known of the nodes of each copy, `(r, n, d)`, or of all copies alike, `(n, d)`."""
+
+    # --- Inputs --------------------------------------------------------------------------------------------------
+
+    def names(self, x: Any) -> list[int]:
+        """Return how the inputs are called: nodes by their numbers, graphs by their places."""
+        if self.level == "graph":
+            return list(range(len(graphs_in(x)[0])))
+        return self._nodes(x, "x")
+
+    def _nodes(self, x: Any, what: str) -> list[int]:
+        try:
+            array = np.atleast_1d(np.asarray(x.cpu() if isinstance(x, Tensor) else x))
+        except (TypeError, ValueError):
+            array = np.array(["?"])
+        if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu":
+            raise InputError(f"Expected {what} as a node's number or several, got {x!r}")
+        n = len(self.graphs[0])
+        if array.min() < 0 or array.max() >= n:
+            bad = array[(array < 0) | (array >= n)][0]
+            raise InputError(f"Expected nodes from 0 to {n - 1}, got {bad}")
+        return [int(i) for i in array]
+
+    def _cutting(self, name: int) -> Cutting:
+        if self.level == "graph":
+            return whole(self.graphs[name], -1, tied=self.tied)
+        assert self._hops is not None
+        return cut(self.graphs[0], name, self._hops, tied=self.tied)
+
+    def split(self, x: Any) -> list[tuple[FittedSpace, Tensor, list[int]]]:
+        """Put inputs of about one size together.
+
+        Returns:
+            For each size the space of those inputs, their rows, and their places among all. What a size is depends on
+            the input alone, so that explaining it does not depend on its company.
+        """
+        cuttings = self._cut_all(x)
+        empty = [i for i, piece in enumerate(cuttings) if not self._sizes(piece).any()]
+        if empty:
+            what, names = "node" if self.level == "node" else "graph", self.names(x)
+            others = f" and {len(empty) - 1} others" if len(empty) > 1 else ""
+            raise InputError(
+                f"Expected {what}s with {self.unit}s to explain, got {what} {names[empty[0]]}{others} without any; "
+                f"leave {'them' if others else 'it'} out"
+            )
+        out: list[tuple[FittedSpace, Tensor, list[int]]] = []
+        rooms = [self._room(piece) for piece in cuttings]
+        for room in sorted(set(rooms)):
+            at = [i for i, one in enumerate(rooms) if one == room]
+            part = copy(self)
+            part._hold([cuttings[i] for i in at])
+            out.append((part, part.rows_of_all(), at))
+        return out
+
+    def _cut_all(self, x: Any) -> list[Cutting]:
+        if self.level == "node":
+            return [self._cutting(name) for name in self._nodes(x, "x")]
+        made = [self._told.read(Graph.of(graph, f"graph {i} of x")) for i, graph in enumerate(graphs_in(x)[0])]
+        width = self.graphs[0].x.shape[1]
+        for i, graph in enumerate(made):
+            if graph.x.shape[1] != width:
+                raise InputError(
+                    f"Expected {width} columns of `x` in graph {i}, as the background has, got {graph.x.shape[1]}"
+                )
+        return [whole(graph, -1, tied=self.tied) for graph in made]
+
+    @abstractmethod
+    def _elements(self, piece: Cutting) -> Tensor:
+        """Return the feature of each element of a cutting."""
+
+    @abstractmethod
+    def _room(self, piece: Cutting) -> int:
+        """Return how many features a row with this cutting has room for; the last one is nobody's."""
+
+    def _hold(self, cuttings: list[Cutting]) -> None:
+        """Take the inputs whose rows are to be read."""
+        self._cuttings = cuttings
+        elements = [self._elements(piece) for piece in cuttings]
+        room = max((self._room(piece) for piece in cuttings), default=_SMALLEST)
+        n_elements = 1 + max((len(features) for features in elements), default=0)
+        self.feature_names = tuple(f"{self.unit} {i}" for i in range(room))
+        self.shape, self.scale = (n_elements,), torch.ones(n_elements)
+        # What belongs to no feature belongs to the last one, which no input has.
+        self._of_element = torch.full((len(cuttings), n_elements), room - 1)
+        self._size = torch.zeros(len(cuttings), room)
+        self._rows = torch.zeros(len(cuttings), n_elements)
+        for i, features in enumerate(elements):
+            self._of_element[i, 1 : 1 + len(features)] = features
+            sizes = self._sizes(cuttings[i])
+            self._size[i, : len(sizes)] = sizes
+            self._rows[i, 0], self._rows[i, 1 : 1 + len(features)] = i, 1
+
+    def _sizes(self, piece: Cutting) -> Tensor:
+        """Return how many elements each feature of a cutting has."""
+        return torch.bincount(self._elements(piece)).float()
+
+    def rows_of_all(self) -> Tensor:
+        """Return the rows of all inputs that are held, with all that they have."""
+        return self._rows.clone()
+
+    def encode(self, inputs: Any, what: str) -> Tensor:  # noqa: ARG002
+        """Return some of the background's inputs as rows: what the model is tried on first."""
+        self._hold([self._cutting(name) for name in self._some()])
+        return self.rows_of_all()
+
+    def decode(self, rows: Tensor) -> Any:
+        """Return the rows: `ask` reads them."""
+        return rows
+
+    @property
+    def default_batch(self) -> int:
+        """Rows that the model sees at a time, if the user does not say: by what a copy of the largest takes, about."""
+        columns = self.graphs[0].x.shape[1]
+        width = columns if self._opened else min(columns, WIDE)
+        largest = max(_MESSAGE * piece.n_messages + width * len(piece.nodes) for piece in self._cuttings)
+        return max(1, min(8192, _BATCH_BYTES // (4 * largest)))
+
+    @property
+    def network_batch(self) -> int:
+        """All of them: a batch is as small as serves."""
+        return self.default_batch
+
+    def units(self, rows: Tensor) -> Units:
+        """Return the edges of each input."""
+        number = rows[:, 0].long()
+        return Units(self._of_element[number], self._size[number], shared=False)
+
+    def shown(self, rows: Tensor) -> Tensor:
+        """Return what is said of elements `(n, E - 1)`, without the number of the cutting."""
+        return rows[:, 1:]
+
+    def baseline(self, value: Any, background: Tensor) -> Baseline:  # noqa: ARG002
+        """Return nothing, the only baseline there is."""
+        choose("`baseline`", value, self.baselines)
+        return OfSample(self.zero)
+
+    def zero(self, rows: Tensor) -> Tensor:
+        """Return the same inputs without any of their features."""
+        out = torch.zeros_like(rows)
+        out[:, 0] = rows[:, 0]
+        return out
+
+    def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:  # noqa: ARG002
+        """Return how many elements of each feature differ."""
+        return units.collect((x[:, None] - rows) ** 2)
+
+    def deviations(self, background: Tensor) -> Tensor:
+        """Return zeros: no scale is estimated."""
+        return torch.zeros_like(background)
+
+    def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:  # noqa: ARG002
+        """Return noise for weights; what can only be there or not gets none."""
+        out = normals * (0.0 if self.no_gradient else size)
+        out[..., 0] = 0
+        return out
+
+
+class FittedEdges(_FittedGraph):
+    """The edges of one graph's nodes, or of graphs."""
+
+    modality: ClassVar[Modality] = "graph"
+    unit: ClassVar[str] = "edge"
+    baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
+
+    def meet(self, model: Any) -> None:
+        """Also see whether a weight of 0 is as good as no edge; where it is not, edges are removed instead."""
+        super().meet(model)
+        if not self._weighs:
+            return
+        tried = self._some()[:4]
+        by_weight = self._answers(model, tried, kept=0.5)
+        self._weighs = False
+        self._weighs = _alike(by_weight, self._answers(model, tried, kept=0.5))
+        if not self._weighs:
+            warn(
+                f"The model takes `{self._told.gate}`, but an edge of weight 0 is not like none to it; edges are "
+                "removed instead, which has no gradient",
+            )
+
+    @property
+    def no_gradient(self) -> str:
+        """Why there is none, where edges can only be there or not."""
+        return "" if self._weighs else "it does not take edges by their weight, so they can only be removed"
+
+    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
+        return rows[:, : piece.n_edges]
+
+    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:  # noqa: ARG002
+        return piece.graph.x[piece.nodes]
+
+    def _elements(self, piece: Cutting) -> Tensor:
+        return piece.feature
+
+    def _room(self, piece: Cutting) -> int:
+        """Return one of some sizes: inputs of different size that share one go to the model together."""
+        size = _SMALLEST
+        while size <= piece.n_features:
+            size = -(-size * 3 // 2) if size & (size - 1) == 0 else -(-size * 4 // 3)
+        return size
+
+    def edges_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nodes `(B, E - 1, 2)` that each element joins, and those explained `(B,)`; -1 is none."""
+        edges = torch.full((len(rows), self.n_elements - 1, 2), -1)
+        nodes = torch.full((len(rows),), -1)
+        for i, number in enumerate(rows[:, 0].long().tolist()):
+            piece = self._cuttings[number]
+            edges[i, : piece.n_edges] = piece.nodes[piece.edges].T
+            if piece.target >= 0:
+                nodes[i] = piece.nodes[piece.target]
+        return edges, nodes
+
+    def alone(self, row: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
+        """Return one input as the model takes it.
+
+        Returns:
+            What is known of its nodes, its edges (those of elements first), what else the model takes by name, and the
+            place of the explained node, -1 for the graph as a whole.
+        """
+        piece = self._cuttings[int(row[0])]
+        union = copies(piece, torch.ones(1, piece.n_edges), 0, 0, self._weighs)
+        also = self._also(union.weight, union.attributes, union.row_of_node)
+        return piece.graph.as_given(piece.graph.x[piece.nodes]), union.edge_index, also, piece.target
+
+    def learnable(self) -> list[int]:
+        """Return what a method may learn from: nodes that the model was trained on, where the graph says so."""
+        if self.level == "graph":
+            return [i for i, graph in enumerate(self.graphs) if (graph.edge_index[0] != graph.edge_index[1]).any()]
+        graph = self.graphs[0]
+        start, end = graph.edge_index
+        able = torch.unique(end[start != end])
+        if graph.train is not None and graph.train[able].any():
+            able = able[graph.train[able]]
+        return [int(node) for node in able]
+
+    def together(self, names: Sequence[int]) -> "tuple[FittedEdges, Tensor]":
+        """Return the space of some of the background's inputs, whatever their sizes, and their rows."""
+        part = copy(self)
+        part._hold([self._cutting(name) for name in names])
+        return part, part.rows_of_all()
+
+    def ask_whole(self, model: Any) -> Any:
+        """Run the model on the whole graph that nodes are of."""
+        return self._outputs_on_whole(model, self.graphs[0])
+
+    def joined(self, rows: Tensor) -> Joined:
+        """Return the graphs of rows side by side, all edges as they are."""
+        return join([self._cuttings[number] for number in rows[:, 0].long().tolist()], self.n_features)
+
+    def columns_of(self, rows: Tensor) -> Tensor:
+        """Return which column of its graph's `edge_index` each element `(B, E - 1)` is, -1 for none."""
+        out = torch.full((len(rows), self.n_elements - 1), -1)
+        for i, number in enumerate(rows[:, 0].long().tolist()):
+            piece = self._cuttings[number]
+            out[i, : piece.n_edges] = piece.source
+        return out
+
+    def feature_subset(self, subset: Any, units: Units, batch: int) -> Tensor:
+        """Return `subset` as a bool tensor `(batch, F)`: given so, by edge of the graph, or as pairs of nodes."""
+        pairs = _pairs(subset)
+        if pairs is not None:
+            subset = torch.zeros(batch, self.n_features, dtype=torch.bool)
+            for i, piece in enumerate(self._cuttings):
+                joined = {
+                    tuple(edge): f
+                    for edge, f in zip(piece.nodes[piece.edges].T.tolist(), piece.feature.tolist(), strict=True)
+                }
+                for u, v in pairs:
+                    if (u, v) not in joined and not (self.tied and (v, u) in joined):
+                        raise InputError(
+                            f"Expected edges that the prediction of input {i} is computed from, got {u} - {v}, "
+                            "which is none"
+                        )
+                    subset[i, joined.get((u, v), joined.get((v, u), 0))] = True
+        return super().feature_subset(subset, units, batch)
+
+    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
+        """Read a mask of the graph's edges; and one of more features than these inputs have, of larger ones beside."""
+        if self.level == "node" and mask.shape[-1] == self.graphs[0].edge_index.shape[1]:
+            chosen = mask.expand(batch, -1)
+            out = torch.zeros(batch, self.n_features, dtype=torch.bool)
+            for i, piece in enumerate(self._cuttings):
+                out[i, piece.feature[chosen[i, piece.source]]] = True
+            return out
+        return mask[..., : self.n_features]
+
+
+class FittedFeatures(_FittedGraph):
+    """The columns of the nodes of one graph, or of graphs; those that are 0 in all nodes in reach are absent."""
+
+    modality: ClassVar[Modality] = "table"
+    unit: ClassVar[str] = "column"
+    baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
+
+    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
+        return torch.ones(len(rows), piece.n_edges)
+
+    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:
+        return piece.graph.x[piece.nodes] * rows[:, None, : piece.graph.x.shape[1]]
+
+    def _elements(self, piece: Cutting) -> Tensor:
+        return torch.arange(piece.graph.x.shape[1])
+
+    def _sizes(self, piece: Cutting) -> Tensor:
+        return (piece.graph.x[piece.nodes] != 0).any(0).float()
+
+    def _room(self, piece: Cutting) -> int:
+        return piece.graph.x.shape[1] + 1
+
+    @property
+    def element_names(self) -> tuple[str, ...]:
+        """One name per column."""
+        return self.feature_names[:-1]
+
+
+def message_layers(model: Any) -> list[nn.Module]:
+    """Return the layers of PyTorch Geometric in a model, in the order in which they were made."""
+    if not isinstance(model, nn.Module):
+        return []
+    return [m for m in model.modules() if any(kind.__name__ == "MessagePassing" for kind in type(m).__mro__)]
+
+
+def _pairs(subset: Any) -> list[tuple[int, int]] | None:
+    """Return a subset that is given as pairs of nodes, or None."""
+    if not isinstance(subset, list | tuple | set) or not subset:
+        return None
+    pairs = [pair for pair in subset if isinstance(pair, tuple | list) and len(pair) == 2]
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for pair in pairs for n in pair)
+    return [(int(u), int(v)) for u, v in pairs] if len(pairs) == len(subset) and whole else None
+
+
+def _alike(found: Tensor, expected: Tensor) -> bool:
+    """Tell whether outputs are the same but for rounding."""
+    return torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().max().clamp(min=1e-6)))
+
+
+def _plain(out: Any) -> Tensor:
+    if not isinstance(out, Tensor):
+        raise ModelError(f"Expected a tensor of outputs (nodes, classes) from the model, got {type(out).__name__}")
+    return out.detach().to("cpu", torch.float64)

@@ -1,0 +1,1 @@
+"""Images: pixels, cells, patches and superpixels."""
