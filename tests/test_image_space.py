@@ -16,9 +16,9 @@ from fans.engine import draws
 from fans.engine.neighbourhood import Reference
 from fans.methods.fans import game as _game
 from fans.modalities.base import Blocks, FeatureSpace, Units
-from fans.modalities.guess import guess_space
 from fans.modalities.image.space import FittedImage
 from fans.modalities.image.superpixels import superpixels
+from fans.modalities.registry import guess_space
 from fans.spaces import Image, Table
 from fans.task import Task
 from tests.oracles import exact_joint_pns, exact_pns

@@ -26,7 +26,7 @@ from fans.engine.neighbourhood import Reference
 from fans.methods.base import Scores
 from fans.methods.fans.subset import NEARLY_ALL, Selection, clear_subset, fair_subset
 from fans.methods.fans.walks import sharper
-from fans.modalities.guess import guess_space
+from fans.modalities.registry import guess_space
 from fans.modalities.table.sparse import FittedRow
 from fans.spaces import SparseTable, Table
 from tests.oracles import exact_joint_pns, shapley

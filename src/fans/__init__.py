@@ -1,6 +1,6 @@
 """Which features were necessary and sufficient for a prediction?"""
 
-from fans import spaces
+from fans import moved, spaces
 from fans.errors import FansError, FansWarning, InputError, Interrupted, MissingExtra, ModelError
 from fans.evaluation import evaluate
 from fans.explainer import Explainer
@@ -25,3 +25,5 @@ __all__ = [
     "pns",
     "spaces",
 ]
+
+moved.install()

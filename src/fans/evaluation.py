@@ -16,8 +16,8 @@ from fans.methods.base import Method
 from fans.metrics import Case, Metric, Returns, evaluation_mode, metric
 from fans.modalities.base import FittedSpace, Units
 from fans.modalities.graph.space import FittedEdges
-from fans.modalities.guess import guess_space
 from fans.modalities.image.space import Channels, Image
+from fans.modalities.registry import guess_space
 from fans.task import Task
 from fans.types import Array
 

@@ -26,7 +26,7 @@ from fans.joining import in_order
 from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
 from fans.modalities.base import FeatureSpace
-from fans.modalities.guess import guess_space, named_space
+from fans.modalities.registry import guess_space, named_space
 from fans.progress import Progress, watching
 from fans.result import PNS, join_pns
 from fans.task import Output, Task, TaskKind

@@ -1,7 +1,6 @@
 """`fans.Explanation`: which features were necessary and sufficient for each prediction."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from fans.report.overview import Overview
 from fans.errors import InputError
 from fans.joining import in_order, tuples_in_order
-from fans.types import Array, Kind, Modality
-from fans.wording import plain_number, time_text
+from fans.types import Array, Kind
+
+if TYPE_CHECKING:
+    from fans.modalities.present import Presenter
+    from fans.report.overview import Overview
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Explanation:
     confidence: float
     kind: Kind
     change: str
-    modality: Modality
+    modality: str
     inputs: Array
     elements: Array
     element_names: tuple[str, ...]
@@ -170,37 +170,8 @@ class Explanation:
         return tuple(sentence(self, i) for i in range(len(self)))
 
     def value(self, i: int, feature: int) -> str:
-        """Return the value of a feature in input `i` as text.
-
-        A number, a category, a time, "missing", what is on in a group; of an image's region the mean, "absent" if the
-        image has no such.
-        """
-        elements = self.elements if self.elements.ndim < self.inputs.ndim else self.elements[i]
-        places = np.flatnonzero(elements.ravel() == feature)
-        row = self.inputs[i].ravel()
-        if self.modality != "table":
-            return plain_number(row[places].mean()) if len(places) else "absent"
-        if len(places) > 1:
-            return ", ".join(filter(None, (self._part(p, row[p]) for p in places.tolist()))) or "none"
-        return self._text(int(places[0]), row[places[0]])
-
-    def _text(self, place: int, value: float) -> str:
-        """Return the value of one element as text."""
-        if math.isnan(value):
-            return "missing"
-        if words := self.categories.get(str(place)):
-            return str(words[int(value)])
-        if kind := self.kinds.get(str(place)):
-            return time_text(value, kind)
-        return plain_number(value)
-
-    def _part(self, place: int, value: float) -> str:
-        """Return what an element of a group adds to its text: its name where it is on, and its category."""
-        name = self.element_names[place]
-        if str(place) not in self.categories and not math.isnan(value):
-            return name if value else ""
-        word = self._text(place, value)
-        return {"True": name, "False": ""}.get(word, f"{name} {word}")
+        """Return the value of a feature in input `i` as text."""
+        return self._presenter.value(self, i, feature)
 
     def ranked(self, i: int = 0) -> Array:
         """Return the features that input `i` has, from the most important to the least."""
@@ -213,13 +184,7 @@ class Explanation:
 
     def name(self, i: int, feature: int) -> str:
         """Return how a feature of input `i` is called; an edge by the nodes that it joins."""
-        if self.edges is None:
-            return self.feature_names[feature]
-        joined = {(int(u), int(v)) for u, v in self.edges[i][self.elements[i] == feature] if u >= 0}
-        if not joined:
-            return self.feature_names[feature]
-        u, v = min(joined)
-        return f"{self.node_name(u)} {'-' if (v, u) in joined else '->'} {self.node_name(v)}"
+        return self._presenter.name(self, i, feature)
 
     def node_name(self, node: int) -> str:
         """Return how a node of a graph is called: as the user named it, else by its number."""
@@ -227,14 +192,14 @@ class Explanation:
 
     def title(self, i: int = 0) -> str:
         """Return how input `i` is called: by its id, e.g. `row 17` where that is a number; a node by its name."""
-        own = self.nodes is not None and str(self.ids[i]) == str(self.nodes[i])
-        if own and self.node_names:
-            return self.node_name(int(self.ids[i]))
-        if isinstance(self.ids[i], str):
-            return str(self.ids[i])
-        whole = "graph" if self.nodes is not None and self.nodes[i] < 0 else "input"
-        word = "node" if own else {"table": "row", "image": "image"}.get(self.modality, whole)
-        return f"{word} {self.ids[i]}"
+        return self._presenter.title(self, i)
+
+    @property
+    def _presenter(self) -> "Presenter":
+        """Who shows it."""
+        from fans.modalities.registry import presenter_of
+
+        return presenter_of(self.modality)
 
     def target_name(self, i: int = 0) -> str:
         """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""

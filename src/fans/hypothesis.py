@@ -14,7 +14,7 @@ from fans.engine.neighbourhood import Block, Reference, given_radius, resolve_ra
 from fans.engine.settings import LITERAL, Closeness, Estimator, Scale, Search, Settings
 from fans.engine.tolerance import class_tolerance, given_tolerance
 from fans.modalities.base import Distance, FeatureSpace
-from fans.modalities.guess import named_space
+from fans.modalities.registry import named_space
 from fans.result import PNS, join_pns
 from fans.task import Output, Task, TaskKind
 

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from fans.boosters import Booster, is_booster
 from fans.errors import FansError, InputError, ModelError, check_whole, choose, warn
 from fans.modalities.base import Baseline, FeatureSpace, FittedSpace, shape_of
-from fans.modalities.guess import guess_space
+from fans.modalities.registry import guess_space
 from fans.types import Kind
 
 Output = Literal["probability", "raw"]

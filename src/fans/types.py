@@ -8,4 +8,3 @@ Array = npt.NDArray[Any]
 
 
 Kind = Literal["probability", "output"]
-Modality = Literal["table", "image", "graph"]

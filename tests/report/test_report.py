@@ -17,7 +17,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 import fans
-from fans.report import graphs, images
+from fans.modalities.graph import drawing as graphs
+from fans.modalities.image import pictures as images
 from fans.report.html import pages
 from fans.report.sentences import column_legend, headline, join_names, number, outcome, percent, score_text, times
 from tests.report.made import by_pixel, explanation, graph_of, house, table

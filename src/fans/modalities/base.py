@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from fans.errors import InputError, choose
 from fans.modalities.unwrap import Unwrap
-from fans.types import Array, Modality
+from fans.types import Array
 
 Distance = Literal["rms", "l2"]
 
@@ -208,7 +208,7 @@ class FittedSpace(ABC):
         sparse: whether an input has only those features in which it is not 0, and a space of its own.
     """
 
-    modality: ClassVar[Modality]
+    modality: ClassVar[str]
     swap_rate: ClassVar[float] = 0.1
     has_background: ClassVar[bool] = True
     has_missing: bool = False

@@ -6,7 +6,7 @@ import numpy as np
 
 from fans.errors import InputError, MissingExtra, extra
 from fans.explanation import Explanation
-from fans.types import Array
+from fans.modalities.registry import presenter_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,11 +49,10 @@ def to_shap(e: Explanation) -> Any:
         import shap
     except ImportError:
         raise MissingExtra("Expected shap for `to_shap`, got none; install it with: pip install shap") from None
-    if e.modality == "image":
-        axis = e.channel_axis
-        pixels, scores = (a[..., None] if axis is None else np.moveaxis(a, axis + 1, -1) for a in (e.inputs, e.heatmap))
-        return shap.Explanation(values=scores / scores.shape[-1], base_values=_NoBase(e.method), data=pixels)
-    known = _values(e) if e.modality == "table" else {}
+    shows = presenter_of(e.modality)
+    if (pixels := shows.shap_pixels(e)) is not None:
+        values, data = pixels
+        return shap.Explanation(values=values, base_values=_NoBase(e.method), data=data)
     outputs = {e.target_name(i) for i in range(len(e))}
     return shap.Explanation(
         values=e.scores,
@@ -62,25 +61,8 @@ def to_shap(e: Explanation) -> Any:
         feature_names=list(e.feature_names),
         output_names=outputs.pop() if len(outputs) == 1 else "the explained output",
         instance_names=[f"{e.title(i)}: {e.target_name(i)}" for i in range(len(e))],
-        **known,
+        **shows.shap_data(e),
     )
-
-
-def _values(e: Explanation) -> dict[str, Array]:
-    """Return the values `(B, F)` of a table's features as numbers, `data`, and as they are read, `display_data`.
-
-    Numbers are read as such, which shap needs for its axes; of categories `data` has the codes, of groups of columns
-    the places of their texts in the alphabet.
-    """
-    data = np.empty(e.scores.shape)
-    display = np.empty(e.scores.shape, dtype=object)
-    for f in range(e.scores.shape[1]):
-        (places,) = np.nonzero(e.elements == f)
-        texts = [e.value(i, f) for i in range(len(e))]
-        grouped = len(places) > 1
-        data[:, f] = np.unique(texts, return_inverse=True)[1] if grouped else e.inputs[:, places[0]]
-        display[:, f] = texts if grouped or str(places[0]) in e.categories else data[:, f]
-    return {"data": data, "display_data": display}
 
 
 class _NoBase:

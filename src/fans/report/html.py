@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from fans.explanation import Explanation
-from fans.report import graphs, images
+from fans.modalities.registry import presenter_of
+from fans.report.colours import CHOSEN, INK
 from fans.report.sentences import (
-    chosen_count,
     column_legend,
     direction_text,
     facts,
@@ -23,14 +23,13 @@ from fans.report.sentences import (
     score_label,
     score_text,
     stability_text,
-    subset_caption,
     unit_word,
 )
 
 STYLE = f"""
 <style>
 .fans {{ font: 14px/1.45 system-ui, sans-serif; max-width: 66rem; overflow-x: auto; padding: .2rem .6rem }}
-.fans {{ color: {images.INK}; background: #fff }}
+.fans {{ color: {INK}; background: #fff }}
 .fans table {{ border-collapse: collapse; width: 100%; margin: .4rem 0 }}
 .fans td, .fans th {{ padding: .15rem .7rem; text-align: left }}
 .fans th {{ font-weight: 600; white-space: nowrap; border-bottom: 1px solid #c6cfd8 }}
@@ -38,10 +37,10 @@ STYLE = f"""
 .fans tr.in td:first-child {{ font-weight: 600 }}
 .fans th.bars {{ width: 22% }} .fans .bar {{ position: relative; height: .8rem; min-width: 6rem }}
 .fans .bar div {{ position: absolute; top: 0; height: 100%; box-sizing: border-box }}
-.fans .score {{ border-radius: 2px; background: #b9c4cf }} .fans tr.in .score {{ background: {images.CHOSEN} }}
-.fans .whisker {{ background: linear-gradient({images.INK}, {images.INK}) center / 100% 1px no-repeat }}
-.fans .bar .whisker {{ top: 25%; height: 50%; border: solid {images.INK}; border-width: 0 1px }}
-.fans .bar .zero {{ top: -20%; height: 140%; border-left: 1px solid {images.INK} }}
+.fans .score {{ border-radius: 2px; background: #b9c4cf }} .fans tr.in .score {{ background: {CHOSEN} }}
+.fans .whisker {{ background: linear-gradient({INK}, {INK}) center / 100% 1px no-repeat }}
+.fans .bar .whisker {{ top: 25%; height: 50%; border: solid {INK}; border-width: 0 1px }}
+.fans .bar .zero {{ top: -20%; height: 140%; border-left: 1px solid {INK} }}
 .fans h2 {{ font-size: 1.15rem; margin: 1rem 0 .4rem }} .fans .pictures {{ display: flex; flex-wrap: wrap; gap: .8rem }}
 .fans figure {{ margin: .3rem 0 1.2rem }} .fans figcaption {{ color: #51606e; font-size: 12px; text-align: center }}
 .fans img {{ display: block; width: 15rem; max-width: 100% }}
@@ -82,14 +81,10 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
     parts = ['<div class="fans">']
     if heading:
         parts.append(f"<h2>{escape(heading)}</h2>")
-    columns = "" if e.modality == "image" else f" {column_legend(e)} ✓: in the subset."
-    parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>")
-    if e.modality == "image":
-        largest = images.largest_score(e, shown)
-        parts.append(_scale(images.lowest_score(e, shown), largest))
-        bodies = [_pictures(e, i, largest) for i in range(shown)]
-    else:
-        bodies = [(_drawn(e, i) if e.edges is not None else "") + _table(e, i, top) for i in range(shown)]
+    shows = presenter_of(e.modality)
+    columns = f" {column_legend(e)} ✓: in the subset." if shows.lists_features else ""
+    parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>{shows.style}{shows.page_head(e, shown)}")
+    bodies = [shows.page_body(e, i, shown, top) for i in range(shown)]
     parts += [_finding(e, i) + body for i, body in enumerate(bodies)]
     if shown < len(e):
         parts.append(f"<p class='facts'>{len(e) - shown} more inputs are not shown.</p>")
@@ -114,79 +109,7 @@ def _shares(e: Explanation, i: int) -> str:
     return f"<div class='shares'>{'</div>'.join(shown)}{after}</div></div>"
 
 
-def _scale(low: float, largest: float) -> str:
-    """Return the colours of scores, one scale for all images shown, below 0 only as far as they go."""
-    span = largest - low
-    places = [(at, colour) for at, colour in images.STOPS if at >= 0]
-    stops = [f"{colour} {100 * (at * largest - low) / span:.1f}%" for at, colour in places]
-    if low < 0:
-        first = images.coloured(np.array(low / largest)) * 255
-        stops.insert(0, f"rgb({', '.join(f'{part:.0f}' for part in first)}) 0%")
-    return (
-        f"<div class='scale'>score: {low:.2g}"
-        f"<div style='background: linear-gradient(to right, {', '.join(stops)})'></div>{largest:.2g}</div>"
-    )
-
-
-def _pictures(e: Explanation, i: int, largest: float) -> str:
-    """Return an image, its scores and its subset, each as a PNG within the page."""
-    captions = ("image", "scores", subset_caption(e, i))
-    figures = [
-        f'<figure><img alt="{escape(f"{e.title(i)}: {caption}")}" src="{images.data_uri(panel)}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-        for caption, panel in zip(captions, images.panels(e, i, largest), strict=True)
-    ]
-    return f"<div class='pictures'>{''.join(figures)}</div>"
-
-
-def _drawn(e: Explanation, i: int) -> str:
-    """Return a graph as a drawing within the page, and what its colours mean."""
-    found = graphs.drawing(e, i)
-    if not found.places:
-        return ""
-    keys = ["blue: in the subset", "wider: higher score"]
-    if found.explained is not None:
-        keys.append("orange: explained node")
-    words = escape(chosen_count(e, i))
-    return (
-        f"<figure>{_svg(found, f'{escape(e.title(i))}: {words}')}"
-        f"<figcaption>{words}{found.left_out} ({'; '.join(keys)})</figcaption></figure>"
-    )
-
-
-def _svg(found: graphs.Drawing, label: str, size: int = 560) -> str:
-    """Return the drawing: the chosen edges in colour, the explained node marked."""
-    across = np.array(list(found.places.values()))
-    low, span = across.min(0), np.ptp(across, 0)
-    step = (size - 44) / max(float(span.max()), 1e-9)
-    wide, tall = (round(44 + float(part) * step) for part in span)
-
-    def at(place: graphs.Place) -> tuple[float, float]:
-        x, y = (np.array(place) - low) * step + 22
-        return round(float(x), 1), round(tall - float(y), 1)
-
-    parts = []
-    for line in found.lines:
-        (x, y), (x2, y2) = (at(end) for end in line.ends)
-        width = f"stroke='{line.colour}' stroke-width='{1.4 * line.width:.1f}'"
-        parts.append(f"<line x1='{x}' y1='{y}' x2='{x2}' y2='{y2}' {width}/>")
-    beside = []
-    for node, place in found.places.items():
-        radius, letters = (12, 10) if node in found.named else (9, 7)
-        (x, y), name = at(place), found.names.get(node, "")
-        fill = images.OUTLINE if node == found.explained else "white"
-        parts.append(f"<circle cx='{x}' cy='{y}' r='{radius}' fill='{fill}' stroke='{images.INK}'/>")
-        below, halo = y + letters / 3, ""
-        if not graphs.fits(name):  # beside the circle, over everything else
-            letters, below, halo = 11, y - radius - 3, " stroke='white' stroke-width='3' paint-order='stroke'"
-        where = f"x='{x}' y='{below:.1f}' font-size='{letters}' text-anchor='middle'"
-        beside.append(f"<text {where}{halo}>{escape(name)}</text>")
-    parts += beside
-    box = f"viewBox='0 0 {wide} {tall}' width='{wide}' overflow='visible'"
-    return f"<svg role='img' aria-label='{label}' {box}>{''.join(parts)}</svg>"
-
-
-def _table(e: Explanation, i: int, top: int) -> str:
+def feature_table(e: Explanation, i: int, top: int) -> str:
     """Return a row for each leading feature of one input."""
     order = [int(f) for f in e.ranked(i)[:top]]
     scores = np.nan_to_num(e.scores[i, order])

@@ -10,6 +10,7 @@ import numpy as np
 
 from fans.errors import InputError, extra
 from fans.explanation import Explanation
+from fans.modalities.registry import presenter_of
 from fans.report.sentences import join_names, percent, unit_word
 from fans.report.tables import FEW, listed
 from fans.types import Array
@@ -258,7 +259,7 @@ def _values(e: Explanation, f: int) -> _Values:
     numbers = e.inputs.reshape(len(e), -1)[:, places].mean(1)
     place = str(places[0])
     in_order = place not in e.categories or e.kinds.get(place) == "ordered"
-    ordered = e.modality != "table" or (len(places) == 1 and in_order)
+    ordered = not presenter_of(e.modality).has_categories or (len(places) == 1 and in_order)
     kinds, shade = (_halves if ordered else _categories)(e, f, numbers)
     kinds.append(_Kind("missing", "", np.isnan(numbers), missing=True))
     return _Values(numbers, ordered, tuple(kind for kind in kinds if kind.rows.any()), shade)
@@ -411,9 +412,8 @@ def _sentence(e: Explanation, section: Section, *, named: bool) -> str:
 
 def units(e: Explanation, n: int) -> tuple[str, str]:
     """Return what `n` inputs are called, and what `n` features."""
-    if e.modality == "image":
-        return "image" if n == 1 else "images", unit_word(e, n)
-    return ("row", "column") if n == 1 else ("rows", "columns")
+    shows = presenter_of(e.modality)
+    return shows.input_words[n != 1], shows.column_words[n != 1] if shows.column_words else unit_word(e, n)
 
 
 def _share(chosen: Estimate, n: int) -> str:

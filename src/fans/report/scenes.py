@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from fans.report.images import INK
+from fans.report.colours import INK
 from fans.types import Array
 
 LETTER = 0.6

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from fans.explanation import Explanation
+from fans.modalities.registry import presenter_of
 from fans.report.tables import listed
 from fans.result import estimate_texts
 from fans.types import Array
 from fans.wording import normal_quantile, plain_number
-
-UNITS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "edge ": "edge"}
-"""What the features of an image or a graph are called, by how their names begin."""
 
 MOST_NAMES, MOST_DIRECTIONS = 5, 3
 """Members of a subset that a sentence names, and those of which it tells the direction."""
@@ -29,7 +27,8 @@ MOST_LINES = 60
 def printed(e: Explanation) -> str:
     """Return what `print` shows: of each input the prediction, the subset and the three shares."""
     width = max(40, shutil.get_terminal_size().columns)
-    lines = [line(e, i, width) for i in range(min(len(e), MOST_LINES))]
+    shows = presenter_of(e.modality)
+    lines = ["\n".join([line(e, i, width), *shows.printed(e, i, width)]) for i in range(min(len(e), MOST_LINES))]
     if len(e) > MOST_LINES:
         lines.append(f"{len(e) - MOST_LINES:,} more inputs: `sentences` tells of all.")
     return "\n".join(lines)
@@ -65,9 +64,9 @@ def _briefly(e: Explanation, i: int, most: int) -> tuple[str, str]:
         return f"{found}; {_little(e, i, 'it').lower()}:", f"all changed, {stays} in {holds}"
     if _is_all(e, i):
         return f"{found} by all {feature_count(e, i)}:", f"changed, {moves} in {changes}"
-    names = e.chosen_names(i)
+    names, shows = e.chosen_names(i), presenter_of(e.modality)
     listing = f"{', '.join(names[:most])}, ..." if len(names) > most else listed(names, "and")
-    what = _area(e, i) if e.modality == "image" else listing
+    what = shows.together(e, i) or listing
     shares = f"kept, {stays} in {holds}; changed, {moves} in {changes}; both {both} {between}"
     return f"{found} by {what} ({chosen_count(e, i)}):", shares.rstrip()
 
@@ -118,7 +117,8 @@ def _claims(e: Explanation, i: int) -> str:
             f"No part of the {feature_count(e, i)} stands out. "
             f"Change {what} together: {who} {moves} in {_share(e.changes[i])}."
         )
-    only = "this part" if e.modality == "image" else what if e.subset[i].sum() == 1 else "these"
+    whole = presenter_of(e.modality).together(e, i)
+    only = "this part" if whole else what if e.subset[i].sum() == 1 else "these"
     return (
         f"Keep {what} ({chosen_count(e, i)}), and change everything else: {who} {stays} in {_share(e.holds[i])}. "
         f"Change only {only}: {who} {moves} in {_share(e.changes[i])}. Both: {_share(e.pns[i], '')}."
@@ -128,7 +128,7 @@ def _claims(e: Explanation, i: int) -> str:
 def _directions(e: Explanation, i: int, members: Sequence[int]) -> str:
     """Say what changing the leading members does to the output; pixels and regions are too many to tell of."""
     known = [f for f in members if not math.isnan(e.direction[i, f])][:MOST_DIRECTIONS]
-    if e.modality == "image" or not known:
+    if presenter_of(e.modality).together(e, i) or not known:
         return ""
     who, parts = e.target_name(i), []
     if len(known) > 1 and all(_is_none(amount(e, i, f)) for f in known):
@@ -150,7 +150,7 @@ def _least_stable(e: Explanation, i: int, members: Sequence[int]) -> str:
     shares = e.stability[i, members]
     if np.isnan(shares).any() or shares.min() >= 1:
         return ""
-    if e.modality == "image":
+    if presenter_of(e.modality).together(e, i):
         return f"On average a {unit_word(e, 1)} of it is chosen in {times(shares.mean())} resampled runs."
     if len(members) == 1:
         return f"*{e.name(i, members[0])}* is chosen in {times(shares.min())} resampled runs."
@@ -217,10 +217,7 @@ def facts(e: Explanation, i: int) -> str:
 
 def unit_word(e: Explanation, n: int) -> str:
     """Return what `n` features are called: superpixels, patches, pixels, edges, columns, or features."""
-    if e.modality == "table":  # a group of columns is one feature
-        word = "column" if len(e.element_names) == len(e.feature_names) else "feature"
-    else:
-        word = next((w for start, w in UNITS.items() if e.feature_names[0].startswith(start)), "feature")
+    word = presenter_of(e.modality).feature_word(e)
     return word if n == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
 
 
@@ -295,15 +292,10 @@ def stability_text(e: Explanation, i: int, f: int) -> str:
 
 def _what(e: Explanation, i: int) -> str:
     """Return what was chosen: by name, of an image its area."""
-    if e.modality == "image":
-        return _area(e, i)
+    shows = presenter_of(e.modality)
     names = e.chosen_names(i)
-    kind = "" if e.edges is None else f"the {unit_word(e, len(names))} "
-    return kind + join_names(names)
-
-
-def _area(e: Explanation, i: int) -> str:
-    return f"{percent(e[i].mask.mean())} of the image"
+    kind = f"the {unit_word(e, len(names))} " if shows.names_kind else ""
+    return shows.together(e, i) or kind + join_names(names)
 
 
 def _subject(e: Explanation, i: int) -> str:

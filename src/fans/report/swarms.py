@@ -8,7 +8,7 @@ import numpy as np
 
 from fans.errors import check_whole
 from fans.explanation import Explanation
-from fans.report.images import CHOSEN, INK, rgb
+from fans.report.colours import CHOSEN, INK, rgb
 from fans.report.overview import Column, Overview, Section, hundredths, units
 from fans.report.scenes import LETTER, Box, Dots, Line, Part, Scene, Text, fitted, text_width
 from fans.report.sentences import number

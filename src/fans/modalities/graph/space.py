@@ -22,7 +22,6 @@ from fans.errors import InputError, ModelError, check_whole, choose, warn
 from fans.modalities.base import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
 from fans.modalities.graph.computation import Cutting, Graph, Told, cut, graphs_in, whole
 from fans.modalities.graph.union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
-from fans.types import Modality
 
 Level = Literal["node", "graph"]
 
@@ -394,7 +393,7 @@ class _FittedGraph(FittedSpace):
 class FittedEdges(_FittedGraph):
     """The edges of one graph's nodes, or of graphs."""
 
-    modality: ClassVar[Modality] = "graph"
+    modality: ClassVar[str] = "graph"
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
 
@@ -523,7 +522,7 @@ class FittedEdges(_FittedGraph):
 class FittedFeatures(_FittedGraph):
     """The columns of the nodes of one graph, or of graphs; those that are 0 in all nodes in reach are absent."""
 
-    modality: ClassVar[Modality] = "table"
+    modality: ClassVar[str] = "table"
     unit: ClassVar[str] = "column"
     baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
 

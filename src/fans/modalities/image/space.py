@@ -26,7 +26,6 @@ from fans.modalities.base import (
     shape_of,
 )
 from fans.modalities.image.superpixels import n_seeds, superpixels
-from fans.types import Modality
 
 Unit = Literal["superpixel", "patch", "pixel", "cell"]
 Channels = Literal["first", "last", "none"]
@@ -117,7 +116,7 @@ def _is_range(value: Any) -> bool:
 class FittedImage(FittedSpace):
     """Images of one shape, the scales of their pixels and the range of their values."""
 
-    modality: ClassVar[Modality] = "image"
+    modality: ClassVar[str] = "image"
     # Chosen by IROF on images that are not reported: docs/benchmarks.md.
     swap_rate: ClassVar[float] = 0.02
 

@@ -24,7 +24,6 @@ from fans.modalities.base import (
     shape_of,
 )
 from fans.modalities.table.columns import MISSING, Column, Numbers, Words, column_of, is_missing, with_gaps
-from fans.types import Modality
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +88,7 @@ class Table(FeatureSpace):
 class FittedTable(FittedSpace):
     """A table's columns, their names, kinds and scales."""
 
-    modality: ClassVar[Modality] = "table"
+    modality: ClassVar[str] = "table"
     signed: ClassVar[bool] = True
     solver: ClassVar[Literal["game", "walks"]] = "walks"
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fans.errors import InputError, ModelError, is_number
 from fans.modalities.base import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units, is_sparse, refuse_empty
-from fans.types import Array, Modality
+from fans.types import Array
 
 TYPICAL = 0.9
 """As many background rows have at most as many columns as the one by which costs are reckoned."""
@@ -51,7 +51,7 @@ class SparseTable(FeatureSpace):
 class _Columns(FittedSpace):
     """Some columns of a sparse table, each a feature that can only be there, with its value, or not."""
 
-    modality: ClassVar[Modality] = "table"
+    modality: ClassVar[str] = "table"
     has_background: ClassVar[bool] = False
     solver: ClassVar[Literal["game", "walks"]] = "walks"
     signed: ClassVar[bool] = True

@@ -7,7 +7,7 @@ import numpy as np
 
 from fans.errors import extra
 from fans.explanation import Explanation
-from fans.report.images import CHOSEN
+from fans.report.colours import CHOSEN
 from fans.types import Array
 
 MOST_EDGES = 80

@@ -1,4 +1,4 @@
-"""What a picture of an explained image needs: its layout, its colours, outlines, and PNG files."""
+"""What is shown of an explained image: itself, its scores, its subset, as arrays of colours and as PNG files."""
 
 import base64
 import struct
@@ -7,15 +7,9 @@ import zlib
 import numpy as np
 
 from fans.explanation import Explanation
+from fans.report.colours import OUTLINE, coloured, rgb
 from fans.report.sentences import unit_word
 from fans.types import Array
-
-CHOSEN, INK = "#2b80bd", "#1c2733"
-OUTLINE = "#ff7a1a"
-"""To be seen on dark pixels, on grey ones and beside `CHOSEN`."""
-
-STOPS = ((-1.0, "#a9c8e8"), (0.0, "#ffffff"), (0.25, "#fee2a0"), (0.5, "#fbab4b"), (0.75, "#dc6320"), (1.0, "#7a2805"))
-"""The colours of scores, by share of the largest: faint blue below 0, white at 0, through orange to brown."""
 
 VEIL = "#dbe4ee"
 """What tints the pixels that were not chosen, which no grey one that was chosen is."""
@@ -76,18 +70,6 @@ def scored(image: Array, shares: Array) -> Array:
 def _grey(image: Array) -> Array:
     grey: Array = image @ np.array([0.299, 0.587, 0.114])
     return grey[..., None].repeat(3, -1)
-
-
-def rgb(colour: str) -> Array:
-    """Return a colour like `#c2571a` as three numbers in [0, 1]."""
-    return np.array([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) / 255
-
-
-def coloured(shares: Array) -> Array:
-    """Return scores as shares of the largest, from -1 to 1, in their colours, `(*shares.shape, 3)`."""
-    at = [place for place, _ in STOPS]
-    stops = np.stack([rgb(stop) for _, stop in STOPS])
-    return np.stack([np.interp(shares, at, stops[:, channel]) for channel in range(3)], -1)
 
 
 def panels(e: Explanation, i: int, largest: float) -> tuple[Array, Array, Array]:

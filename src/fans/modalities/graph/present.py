@@ -1,0 +1,42 @@
+"""Graphs in words, pictures and pages."""
+
+from typing import Any, ClassVar
+
+from fans.explanation import Explanation
+from fans.modalities.present import Presenter
+from fans.modalities.table.present import node_title
+
+
+class GraphPresenter(Presenter):
+    """Edges, called by the nodes they join, and drawings of the graphs around them."""
+
+    names_kind: ClassVar[bool] = True
+
+    def feature_word(self, e: Explanation) -> str:  # noqa: ARG002
+        """Return "edge"."""
+        return "edge"
+
+    def name(self, e: Explanation, i: int, feature: int) -> str:
+        """Return the nodes that an edge joins, with an arrow where it runs one way alone."""
+        assert e.edges is not None
+        joined = {(int(u), int(v)) for u, v in e.edges[i][e.elements[i] == feature] if u >= 0}
+        if not joined:
+            return e.feature_names[feature]
+        u, v = min(joined)
+        return f"{e.node_name(u)} {'-' if (v, u) in joined else '->'} {e.node_name(v)}"
+
+    def title(self, e: Explanation, i: int) -> str:
+        """Return the explained node by its name, or the graph by its id."""
+        return node_title(e, i)
+
+    def plot(self, e: Explanation, top: int, columns: int | None) -> Any:  # noqa: ARG002
+        """Return a drawing of each graph."""
+        from fans.modalities.graph.figures import plot
+
+        return plot(e, columns or 3)
+
+    def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:
+        """Return a drawing above the table of edges."""
+        from fans.modalities.graph.page import drawn
+
+        return drawn(e, i) + super().page_body(e, i, shown, top)

@@ -1,0 +1,53 @@
+"""Images in words, pictures and pages."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fans.explanation import Explanation
+from fans.modalities.present import Presenter
+from fans.types import Array
+
+WORDS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel"}
+"""What features are called, by how their names begin."""
+
+
+class ImagePresenter(Presenter):
+    """Regions, which no name tells of: the picture, its scores and its subset side by side."""
+
+    input_words: ClassVar[tuple[str, str]] = ("image", "images")
+    lists_features: ClassVar[bool] = False
+
+    def feature_word(self, e: Explanation) -> str:
+        """Return "superpixel", "patch" or "pixel"."""
+        return next((word for start, word in WORDS.items() if e.feature_names[0].startswith(start)), "feature")
+
+    def together(self, e: Explanation, i: int) -> str:
+        """Return how much of the image was chosen."""
+        from fans.report.sentences import percent
+
+        return f"{percent(e[i].mask.mean())} of the image"
+
+    def plot(self, e: Explanation, top: int, columns: int | None) -> Any:  # noqa: ARG002
+        """Return three pictures of each input."""
+        from fans.modalities.image.figures import plot
+
+        return plot(e, columns or 2)
+
+    def page_head(self, e: Explanation, shown: int) -> str:
+        """Return the colours of scores, one scale for all images shown."""
+        from fans.modalities.image import page, pictures
+
+        return page.colour_scale(pictures.lowest_score(e, shown), pictures.largest_score(e, shown))
+
+    def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:  # noqa: ARG002
+        """Return three pictures."""
+        from fans.modalities.image import page, pictures
+
+        return page.pictures(e, i, pictures.largest_score(e, shown))
+
+    def shap_pixels(self, e: Explanation) -> tuple[Array, Array] | None:
+        """Return scores and pixels, channels last; scores are shared evenly by the channels."""
+        axis = e.channel_axis
+        pixels, scores = (a[..., None] if axis is None else np.moveaxis(a, axis + 1, -1) for a in (e.inputs, e.heatmap))
+        return scores / scores.shape[-1], pixels
