@@ -474,6 +474,7 @@ class Explainer:
             kind=self.task.predict.kind,
             change=self.settings.change,
             modality=space.modality,
+            details=space.details(inputs.rows[:n]),
             inputs=space.shown(space.told(inputs.rows[:n])).numpy().copy(),
             edges=None if edges is None else edges.numpy(),
             nodes=None if nodes is None else nodes.numpy(),
@@ -526,7 +527,7 @@ def _refuse_unknown(settings: Mapping[str, Any], known: Iterable[str]) -> None:
 
 def _warn_of_one_row(task: Task) -> None:
     """Warn of a table's background in which there is nothing to compare."""
-    if task.space.modality == "table" and task.space.has_background and len(task.background) == 1:
+    if task.space.own_scales and task.space.has_background and len(task.background) == 1:
         warn(
             "The background has one row, so that every other value is that row's and the outputs have no spread; "
             "pass rows of real data, a hundred or so"

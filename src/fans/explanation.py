@@ -52,6 +52,7 @@ class Explanation:
         nodes: `(B,)` the explained nodes of a graph, -1 for graphs as wholes; else None.
         node_names: of all nodes, where the user gave them.
         sparse: whether an input has only those features in which it is not 0.
+        details: what else the modality keeps to show inputs by, by name: one entry for each input.
     """
 
     scores: Array
@@ -93,6 +94,7 @@ class Explanation:
     node_names: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     sparse: bool = False
+    details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
@@ -220,7 +222,8 @@ class Explanation:
             index = [int(index) % len(self)]
         chosen = np.arange(len(self))[index]
         taken: dict[str, Any] = {
-            "evaluations": {k: v if k == "shared" else v[chosen] for k, v in self.evaluations.items()}
+            "evaluations": {k: v if k == "shared" else v[chosen] for k, v in self.evaluations.items()},
+            "details": {name: tuple(entries[i] for i in chosen) for name, entries in self.details.items()},
         }
         for name in self.per_input:
             value = getattr(self, name)
@@ -342,6 +345,7 @@ def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Expla
         elif values[0] is not None:
             joined[name] = in_order(values, places, {"elements": n_features - 1, "edges": -1}.get(name, 0))
     phases = {k: in_order([p.evaluations[k] for p in parts], places) for k in parts[0].evaluations if k != "shared"}
+    joined["details"] = {k: tuples_in_order([tuple(p.details[k]) for p in parts], places) for k in parts[0].details}
     widest = max(parts, key=lambda part: part.scores.shape[1])
     return replace(widest, **joined, evaluations=phases | {"shared": parts[0].evaluations["shared"]})
 

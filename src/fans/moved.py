@@ -75,11 +75,8 @@ class _Moved(ModuleType):
         if self._warned:
             return
         self._warned = True
-        level, frame = 1, sys._getframe()
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith((__name__, "importlib")):
-            level, frame = level + 1, frame.f_back
         words = f"{self.__name__} has moved: import {name} from {home}"
-        warnings.warn(words, DeprecationWarning, stacklevel=level)
+        warnings.warn(words, DeprecationWarning, stacklevel=3)  # past `__getattr__`; importing itself does not count
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -278,7 +278,7 @@ class Predictor:
         """Tell whether outputs of these rows follow from them in torch, by asking; of graphs only whether they may."""
         if self._module is None or self.space.no_gradient or self.space.categories:
             return False
-        if self.space.modality == "graph":  # a node's class may depend on no edge
+        if self.space.may_follow_from_nothing:
             return True
         self._count(len(rows))
         with torch.enable_grad():
@@ -344,7 +344,7 @@ class Predictor:
 
         A node's class may depend on no edge at all; a module that ignores all of a table or image left torch somewhere.
         """
-        if self.space.modality == "graph":
+        if self.space.may_follow_from_nothing:
             return out + 0 * rows.sum()
         raise self._cut_off()
 
@@ -483,11 +483,9 @@ class Task:
         return out
 
     def on(self, space: FittedSpace, rows: Tensor) -> "Task":
-        """Return the task for rows of another layout; they have no background in common but nothing at all."""
+        """Return the task for rows of another layout, with a background of that layout."""
         predict = self.predict.reading(space, self.max_batch)
-        return replace(
-            self, predict=predict, space=space, background=torch.zeros_like(rows[:1]), outputs=self.outputs[:1]
-        )
+        return replace(self, predict=predict, space=space, background=space.stand_ins(rows), outputs=self.outputs[:1])
 
     @cached_property
     def deviations(self) -> Tensor:

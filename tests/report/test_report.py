@@ -19,6 +19,7 @@ from matplotlib.image import imread
 import fans
 from fans.modalities.graph import drawing as graphs
 from fans.modalities.image import pictures as images
+from fans.report import colours
 from fans.report.html import pages
 from fans.report.sentences import column_legend, headline, join_names, number, outcome, percent, score_text, times
 from tests.report.made import by_pixel, explanation, graph_of, house, table
@@ -460,10 +461,10 @@ def test_the_picture_of_images(channels, tmp_path):
 
 
 def test_the_colours_of_scores_get_darker_and_stay_faint_below_0():
-    assert images.coloured(np.array(0.0)) == pytest.approx(1)
-    above = images.coloured(np.linspace(0, 1, 50)) @ np.array([0.299, 0.587, 0.114])
+    assert colours.coloured(np.array(0.0)) == pytest.approx(1)
+    above = colours.coloured(np.linspace(0, 1, 50)) @ np.array([0.299, 0.587, 0.114])
     assert (np.diff(above) < 0).all()
-    assert images.coloured(np.array(-1.0)) @ np.array([0.299, 0.587, 0.114]) > 0.7
+    assert colours.coloured(np.array(-1.0)) @ np.array([0.299, 0.587, 0.114]) > 0.7
 
 
 def test_a_subset_of_pixels_is_drawn_as_smooth_regions_of_the_same_area():
@@ -570,7 +571,7 @@ def test_the_pictures_within_the_page_show_the_pixels():
     assert image[middle, middle] == pytest.approx(images.picture(e, 0), abs=1 / 255)
     assert np.abs(np.diff(images.smooth(images.pixel_scores(e, 0), side, 0.5))).max() < 0.01
     assert scores[side, 5] == pytest.approx(images.scored(image, np.full(image.shape[:2], 1.0))[side, 5], abs=0.05)
-    orange = np.all(np.abs(subset - to_rgb(images.OUTLINE)) < 0.01, axis=2)
+    orange = np.all(np.abs(subset - to_rgb(colours.OUTLINE)) < 0.01, axis=2)
     inside = images.pixel_mask(e, 0).repeat(side, 0).repeat(side, 1)
     assert not (orange & ~inside).any()
     assert orange[0, : 2 * side].all()  # along the upper end of the image

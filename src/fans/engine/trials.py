@@ -122,6 +122,5 @@ def equals_baseline(task: Task, block: Block) -> Tensor:
     turns = range(len(task.baseline.turns)) if isinstance(task.baseline, Mixed) else range(1)
     keys, x = block.keys("blank"), block.pool.pool[own]
     each = [baselines(task, block.pool, keys, torch.full_like(own, turn), own) for turn in turns]
-    of_columns = task.space.modality == "table"  # each of a size of its own
-    largest = x.abs() if of_columns else x.abs().amax(1, keepdim=True)
+    largest = x.abs() if task.space.own_scales else x.abs().amax(1, keepdim=True)
     return torch.stack([((missing - x).abs() <= ROUNDING * largest).all(1) for missing in each]).all(0)

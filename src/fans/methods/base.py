@@ -117,7 +117,7 @@ class Method(Registered):
 
 def check_modality(method: Method, task: Task) -> None:
     """Refuse inputs of a kind that the method was not made for."""
-    if task.space.modality not in method.modalities:
+    if not {task.space.modality, *task.space.kin} & set(method.modalities):
         raise InputError(
             f"Expected {' or '.join(method.modalities)} inputs for method={method.name!r}, got {task.space.modality} "
             "inputs; use another method, e.g. method='fans'"

@@ -206,6 +206,9 @@ class FittedSpace(ABC):
         repeats: whether perturbed rows are often the same: those of elements that are there or not.
         unwrap: takes the outputs out of what the model returns; a space and its copies share it.
         sparse: whether an input has only those features in which it is not 0, and a space of its own.
+        kin: modalities whose methods serve this one as well.
+        own_scales: whether each element has a scale of its own, as the columns of a table have.
+        may_follow_from_nothing: whether a prediction may depend on no feature at all, as a node's class on no edge.
     """
 
     modality: ClassVar[str]
@@ -218,6 +221,9 @@ class FittedSpace(ABC):
     signed: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     sparse: ClassVar[bool] = False
+    kin: ClassVar[tuple[str, ...]] = ()
+    own_scales: ClassVar[bool] = False
+    may_follow_from_nothing: ClassVar[bool] = False
     feature_names: tuple[str, ...]
     shape: tuple[int, ...]
     scale: Tensor
@@ -247,6 +253,14 @@ class FittedSpace(ABC):
     def told(self, rows: Tensor) -> Tensor:
         """Return rows as an explanation keeps them."""
         return rows
+
+    def details(self, rows: Tensor) -> Mapping[str, Sequence[Any]]:  # noqa: ARG002
+        """Return what else an explanation keeps of its inputs to show them by: one entry each, as JSON can hold it."""
+        return {}
+
+    def stand_ins(self, rows: Tensor) -> Tensor:
+        """Return rows `(n, E)` that serve as background of inputs in a layout of their own: by default nothing."""
+        return torch.zeros_like(rows[:1])
 
     @property
     def n_features(self) -> int:

@@ -205,7 +205,7 @@ class FANS(Method):
                 f'Expected closeness="subset" for without="{self.without}" of the game, got "input", with which both '
                 'terms of PNS are the same; pass closeness="subset", or solver="chain"'
             )
-        if self.solver == "game" and task.space.modality == "table" and task.space.n_features > 2 * self.n_pairs:
+        if self.solver == "game" and task.space.own_scales and task.space.n_features > 2 * self.n_pairs:
             warn(
                 f"The {task.space.n_features:,} columns are more than the {2 * self.n_pairs:,} model rows that tell "
                 'them apart, so that only those that matter most stand out; pass effort="high", or put columns that '

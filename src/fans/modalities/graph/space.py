@@ -394,6 +394,7 @@ class FittedEdges(_FittedGraph):
     """The edges of one graph's nodes, or of graphs."""
 
     modality: ClassVar[str] = "graph"
+    may_follow_from_nothing: ClassVar[bool] = True
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
 
@@ -523,6 +524,7 @@ class FittedFeatures(_FittedGraph):
     """The columns of the nodes of one graph, or of graphs; those that are 0 in all nodes in reach are absent."""
 
     modality: ClassVar[str] = "table"
+    own_scales: ClassVar[bool] = True
     unit: ClassVar[str] = "column"
     baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
 

@@ -91,6 +91,7 @@ class FittedTable(FittedSpace):
     modality: ClassVar[str] = "table"
     signed: ClassVar[bool] = True
     solver: ClassVar[Literal["game", "walks"]] = "walks"
+    own_scales: ClassVar[bool] = True
 
     def __init__(self, table: Table, background: Any) -> None:
         super().__init__()

@@ -54,6 +54,7 @@ class _Columns(FittedSpace):
     modality: ClassVar[str] = "table"
     has_background: ClassVar[bool] = False
     solver: ClassVar[Literal["game", "walks"]] = "walks"
+    own_scales: ClassVar[bool] = True
     signed: ClassVar[bool] = True
     reach: ClassVar[float] = 1.0
     repeats: ClassVar[bool] = True
