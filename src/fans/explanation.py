@@ -173,7 +173,7 @@ class Explanation:
 
     def value(self, i: int, feature: int) -> str:
         """Return the value of a feature in input `i` as text."""
-        return self._presenter.value(self, i, feature)
+        return self.presenter.value(self, i, feature)
 
     def ranked(self, i: int = 0) -> Array:
         """Return the features that input `i` has, from the most important to the least."""
@@ -186,7 +186,7 @@ class Explanation:
 
     def name(self, i: int, feature: int) -> str:
         """Return how a feature of input `i` is called; an edge by the nodes that it joins."""
-        return self._presenter.name(self, i, feature)
+        return self.presenter.name(self, i, feature)
 
     def node_name(self, node: int) -> str:
         """Return how a node of a graph is called: as the user named it, else by its number."""
@@ -194,11 +194,11 @@ class Explanation:
 
     def title(self, i: int = 0) -> str:
         """Return how input `i` is called: by its id, e.g. `row 17` where that is a number; a node by its name."""
-        return self._presenter.title(self, i)
+        return self.presenter.title(self, i)
 
     @property
-    def _presenter(self) -> "Presenter":
-        """Who shows it."""
+    def presenter(self) -> "Presenter":
+        """Who shows it in words, pictures and pages: that of its modality."""
         from fans.modalities.registry import presenter_of
 
         return presenter_of(self.modality)

@@ -1,15 +1,15 @@
 """How explanations are shown: in words, as a picture, on a page. A modality overrides what is different for it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fans.explanation import Explanation
+from fans.report.figures import bars
+from fans.report.html import feature_table
 from fans.types import Array
 from fans.wording import plain_number
-
-if TYPE_CHECKING:  # explanations ask their presenter, and not the other way round
-    from fans.explanation import Explanation
 
 
 class Presenter:
@@ -33,61 +33,57 @@ class Presenter:
 
     # --- In words -------------------------------------------------------------------------------------------------
 
-    def feature_word(self, e: "Explanation") -> str:  # noqa: ARG002
+    def feature_word(self, e: Explanation) -> str:  # noqa: ARG002
         """Return what a feature is called."""
         return "feature"
 
-    def name(self, e: "Explanation", i: int, feature: int) -> str:  # noqa: ARG002
+    def name(self, e: Explanation, i: int, feature: int) -> str:  # noqa: ARG002
         """Return what a feature of input `i` is called."""
         return e.feature_names[feature]
 
-    def value(self, e: "Explanation", i: int, feature: int) -> str:
+    def value(self, e: Explanation, i: int, feature: int) -> str:
         """Return the value of a feature of input `i` as text: the mean of its elements, "absent" where it has none."""
         places = places_of(e, i, feature)
         return plain_number(e.inputs[i].ravel()[places].mean()) if len(places) else "absent"
 
-    def title(self, e: "Explanation", i: int) -> str:
+    def title(self, e: Explanation, i: int) -> str:
         """Return how input `i` is called: by its id, after the word for inputs where that is a number."""
         return str(e.ids[i]) if isinstance(e.ids[i], str) else f"{self.input_words[0]} {e.ids[i]}"
 
-    def together(self, e: "Explanation", i: int) -> str:  # noqa: ARG002
+    def together(self, e: Explanation, i: int) -> str:  # noqa: ARG002
         """Return what is said of the chosen features of input `i` where none is worth a name of its own; else ""."""
         return ""
 
-    def printed(self, e: "Explanation", i: int, width: int) -> Sequence[str]:  # noqa: ARG002
+    def printed(self, e: Explanation, i: int, width: int) -> Sequence[str]:  # noqa: ARG002
         """Return further lines, of so many letters at most, that `print` shows below what was found of input `i`."""
         return ()
 
     # --- In pictures ----------------------------------------------------------------------------------------------
 
-    def plot(self, e: "Explanation", top: int, columns: int | None) -> Any:
+    def plot(self, e: Explanation, top: int, columns: int | None) -> Any:
         """Return the first inputs as a figure of matplotlib: `top` features each, so many inputs side by side."""
-        from fans.report.figures import bars
-
         return bars(e, top, columns)
 
-    def page_head(self, e: "Explanation", shown: int) -> str:  # noqa: ARG002
+    def page_head(self, e: Explanation, shown: int) -> str:  # noqa: ARG002
         """Return what stands above the first inputs on a page, as HTML."""
         return ""
 
-    def page_body(self, e: "Explanation", i: int, shown: int, top: int) -> str:  # noqa: ARG002
+    def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:  # noqa: ARG002
         """Return what is shown of input `i`, one of so many on the page, as HTML."""
-        from fans.report.html import feature_table
-
         return feature_table(e, i, top)
 
     # --- In other libraries' terms --------------------------------------------------------------------------------
 
-    def shap_pixels(self, e: "Explanation") -> tuple[Array, Array] | None:  # noqa: ARG002
+    def shap_pixels(self, e: Explanation) -> tuple[Array, Array] | None:  # noqa: ARG002
         """Return scores and inputs by pixel, channels last, where shap draws them as images."""
         return None
 
-    def shap_data(self, e: "Explanation") -> dict[str, Array]:  # noqa: ARG002
+    def shap_data(self, e: Explanation) -> dict[str, Array]:  # noqa: ARG002
         """Return the values `(B, F)` of features as shap takes them: `data`, and `display_data` to read."""
         return {}
 
 
-def places_of(e: "Explanation", i: int, feature: int) -> Array:
+def places_of(e: Explanation, i: int, feature: int) -> Array:
     """Return which elements of input `i`, counted through, belong to a feature."""
     elements = e.elements if e.elements.ndim < e.inputs.ndim else e.elements[i]
     return np.flatnonzero(elements.ravel() == feature)

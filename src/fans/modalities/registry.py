@@ -52,7 +52,7 @@ def modalities() -> list[type[Modality]]:
 def presenter_of(modality: str) -> Presenter:
     """Return who shows the explanations of a modality; of one that is not here, the plain one."""
     found: Any = Modality.registry.get(modality)
-    return Presenter() if found is None else found.presenter  # type: ignore[no-any-return]
+    return Presenter() if found is None else found.presenter
 
 
 def _recognised(background: Any, unit: Any = None) -> tuple[type[Modality], FeatureSpace]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from fans.errors import InputError, extra
 from fans.explanation import Explanation
-from fans.modalities.registry import presenter_of
 from fans.report.colours import CHOSEN, FAINT, INK, LINES, OTHER
 from fans.report.scenes import Box, Dots, Line, Part, Scene, Text
 from fans.report.sentences import (
@@ -36,7 +35,7 @@ MOST_PANELS = 12
 
 def plot(e: Explanation, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
     """Draw the first inputs (at most twelve) as their modality shows them."""
-    return written(presenter_of(e.modality).plot(e, top, columns), path)
+    return written(e.presenter.plot(e, top, columns), path)
 
 
 def plot_history(e: Explanation, path: str | Path | None = None) -> Any:

@@ -6,7 +6,6 @@ import numpy as np
 
 from fans.errors import InputError, MissingExtra, extra
 from fans.explanation import Explanation
-from fans.modalities.registry import presenter_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +48,7 @@ def to_shap(e: Explanation) -> Any:
         import shap
     except ImportError:
         raise MissingExtra("Expected shap for `to_shap`, got none; install it with: pip install shap") from None
-    shows = presenter_of(e.modality)
+    shows = e.presenter
     if (pixels := shows.shap_pixels(e)) is not None:
         values, data = pixels
         return shap.Explanation(values=values, base_values=_NoBase(e.method), data=data)

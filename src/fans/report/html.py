@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from fans.explanation import Explanation
-from fans.modalities.registry import presenter_of
 from fans.report.colours import CHOSEN, INK
 from fans.report.sentences import (
     column_legend,
@@ -81,7 +80,7 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
     parts = ['<div class="fans">']
     if heading:
         parts.append(f"<h2>{escape(heading)}</h2>")
-    shows = presenter_of(e.modality)
+    shows = e.presenter
     columns = f" {column_legend(e)} ✓: in the subset." if shows.lists_features else ""
     parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>{shows.style}{shows.page_head(e, shown)}")
     bodies = [shows.page_body(e, i, shown, top) for i in range(shown)]

@@ -10,7 +10,6 @@ import numpy as np
 
 from fans.errors import InputError, extra
 from fans.explanation import Explanation
-from fans.modalities.registry import presenter_of
 from fans.report.sentences import join_names, percent, unit_word
 from fans.report.tables import FEW, listed
 from fans.types import Array
@@ -259,7 +258,7 @@ def _values(e: Explanation, f: int) -> _Values:
     numbers = e.inputs.reshape(len(e), -1)[:, places].mean(1)
     place = str(places[0])
     in_order = place not in e.categories or e.kinds.get(place) == "ordered"
-    ordered = not presenter_of(e.modality).has_categories or (len(places) == 1 and in_order)
+    ordered = not e.presenter.has_categories or (len(places) == 1 and in_order)
     kinds, shade = (_halves if ordered else _categories)(e, f, numbers)
     kinds.append(_Kind("missing", "", np.isnan(numbers), missing=True))
     return _Values(numbers, ordered, tuple(kind for kind in kinds if kind.rows.any()), shade)
@@ -412,7 +411,7 @@ def _sentence(e: Explanation, section: Section, *, named: bool) -> str:
 
 def units(e: Explanation, n: int) -> tuple[str, str]:
     """Return what `n` inputs are called, and what `n` features."""
-    shows = presenter_of(e.modality)
+    shows = e.presenter
     return shows.input_words[n != 1], shows.column_words[n != 1] if shows.column_words else unit_word(e, n)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fans.explanation import Explanation
-from fans.modalities.registry import presenter_of
 from fans.report.tables import listed
 from fans.result import estimate_texts
 from fans.types import Array
@@ -27,7 +26,7 @@ MOST_LINES = 60
 def printed(e: Explanation) -> str:
     """Return what `print` shows: of each input the prediction, the subset and the three shares."""
     width = max(40, shutil.get_terminal_size().columns)
-    shows = presenter_of(e.modality)
+    shows = e.presenter
     lines = ["\n".join([line(e, i, width), *shows.printed(e, i, width)]) for i in range(min(len(e), MOST_LINES))]
     if len(e) > MOST_LINES:
         lines.append(f"{len(e) - MOST_LINES:,} more inputs: `sentences` tells of all.")
@@ -64,7 +63,7 @@ def _briefly(e: Explanation, i: int, most: int) -> tuple[str, str]:
         return f"{found}; {_little(e, i, 'it').lower()}:", f"all changed, {stays} in {holds}"
     if _is_all(e, i):
         return f"{found} by all {feature_count(e, i)}:", f"changed, {moves} in {changes}"
-    names, shows = e.chosen_names(i), presenter_of(e.modality)
+    names, shows = e.chosen_names(i), e.presenter
     listing = f"{', '.join(names[:most])}, ..." if len(names) > most else listed(names, "and")
     what = shows.together(e, i) or listing
     shares = f"kept, {stays} in {holds}; changed, {moves} in {changes}; both {both} {between}"
@@ -117,7 +116,7 @@ def _claims(e: Explanation, i: int) -> str:
             f"No part of the {feature_count(e, i)} stands out. "
             f"Change {what} together: {who} {moves} in {_share(e.changes[i])}."
         )
-    whole = presenter_of(e.modality).together(e, i)
+    whole = e.presenter.together(e, i)
     only = "this part" if whole else what if e.subset[i].sum() == 1 else "these"
     return (
         f"Keep {what} ({chosen_count(e, i)}), and change everything else: {who} {stays} in {_share(e.holds[i])}. "
@@ -128,7 +127,7 @@ def _claims(e: Explanation, i: int) -> str:
 def _directions(e: Explanation, i: int, members: Sequence[int]) -> str:
     """Say what changing the leading members does to the output; pixels and regions are too many to tell of."""
     known = [f for f in members if not math.isnan(e.direction[i, f])][:MOST_DIRECTIONS]
-    if presenter_of(e.modality).together(e, i) or not known:
+    if e.presenter.together(e, i) or not known:
         return ""
     who, parts = e.target_name(i), []
     if len(known) > 1 and all(_is_none(amount(e, i, f)) for f in known):
@@ -150,7 +149,7 @@ def _least_stable(e: Explanation, i: int, members: Sequence[int]) -> str:
     shares = e.stability[i, members]
     if np.isnan(shares).any() or shares.min() >= 1:
         return ""
-    if presenter_of(e.modality).together(e, i):
+    if e.presenter.together(e, i):
         return f"On average a {unit_word(e, 1)} of it is chosen in {times(shares.mean())} resampled runs."
     if len(members) == 1:
         return f"*{e.name(i, members[0])}* is chosen in {times(shares.min())} resampled runs."
@@ -217,7 +216,7 @@ def facts(e: Explanation, i: int) -> str:
 
 def unit_word(e: Explanation, n: int) -> str:
     """Return what `n` features are called: superpixels, patches, pixels, edges, columns, or features."""
-    word = presenter_of(e.modality).feature_word(e)
+    word = e.presenter.feature_word(e)
     return word if n == 1 else f"{word}es" if word.endswith("h") else f"{word}s"
 
 
@@ -292,7 +291,7 @@ def stability_text(e: Explanation, i: int, f: int) -> str:
 
 def _what(e: Explanation, i: int) -> str:
     """Return what was chosen: by name, of an image its area."""
-    shows = presenter_of(e.modality)
+    shows = e.presenter
     names = e.chosen_names(i)
     kind = f"the {unit_word(e, len(names))} " if shows.names_kind else ""
     return shows.together(e, i) or kind + join_names(names)

@@ -3,6 +3,8 @@
 from typing import Any, ClassVar
 
 from fans.explanation import Explanation
+from fans.modalities.graph.figures import plot
+from fans.modalities.graph.page import drawn
 from fans.modalities.present import Presenter
 from fans.modalities.table.present import node_title
 
@@ -31,12 +33,8 @@ class GraphPresenter(Presenter):
 
     def plot(self, e: Explanation, top: int, columns: int | None) -> Any:  # noqa: ARG002
         """Return a drawing of each graph."""
-        from fans.modalities.graph.figures import plot
-
         return plot(e, columns or 3)
 
     def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:
         """Return a drawing above the table of edges."""
-        from fans.modalities.graph.page import drawn
-
         return drawn(e, i) + super().page_body(e, i, shown, top)

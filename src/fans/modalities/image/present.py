@@ -5,7 +5,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fans.explanation import Explanation
+from fans.modalities.image import page, pictures
+from fans.modalities.image.figures import plot
 from fans.modalities.present import Presenter
+from fans.report.sentences import percent
 from fans.types import Array
 
 WORDS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel"}
@@ -24,26 +27,18 @@ class ImagePresenter(Presenter):
 
     def together(self, e: Explanation, i: int) -> str:
         """Return how much of the image was chosen."""
-        from fans.report.sentences import percent
-
         return f"{percent(e[i].mask.mean())} of the image"
 
     def plot(self, e: Explanation, top: int, columns: int | None) -> Any:  # noqa: ARG002
         """Return three pictures of each input."""
-        from fans.modalities.image.figures import plot
-
         return plot(e, columns or 2)
 
     def page_head(self, e: Explanation, shown: int) -> str:
         """Return the colours of scores, one scale for all images shown."""
-        from fans.modalities.image import page, pictures
-
         return page.colour_scale(pictures.lowest_score(e, shown), pictures.largest_score(e, shown))
 
     def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:  # noqa: ARG002
         """Return three pictures."""
-        from fans.modalities.image import page, pictures
-
         return page.pictures(e, i, pictures.largest_score(e, shown))
 
     def shap_pixels(self, e: Explanation) -> tuple[Array, Array] | None:
