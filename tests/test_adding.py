@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.usefixtures("full_data")
-@pytest.mark.parametrize("page", ["add-a-method", "add-a-metric", "add-a-dataset"])
+@pytest.mark.parametrize("page", ["add-a-method", "add-a-metric", "add-a-dataset", "add-a-modality"])
 def test_a_page_works_as_it_is_written(page, tmp_path):
     text = (DOCS / f"{page}.md").read_text()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "default"}

@@ -363,6 +363,7 @@ def load(path: str | Path) -> Explanation:
         evaluations = {k.removeprefix("evaluations/"): v for k, v in arrays.items() if k.startswith("evaluations/")}
         arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
         text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
+        text["details"] = {name: tuple(entries) for name, entries in text.get("details", {}).items()}
         return Explanation(**arrays, **text, evaluations=evaluations)
     except (SafetensorError, OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InputError(f"Expected an explanation saved with `save`, got {path}, which is not one ({error})") from None

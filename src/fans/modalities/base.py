@@ -206,7 +206,7 @@ class FittedSpace(ABC):
         repeats: whether perturbed rows are often the same: those of elements that are there or not.
         unwrap: takes the outputs out of what the model returns; a space and its copies share it.
         sparse: whether an input has only those features in which it is not 0, and a space of its own.
-        kin: modalities whose methods serve this one as well.
+        kin: modalities whose methods serve this one as well: by default those of rows of numbers.
         own_scales: whether each element has a scale of its own, as the columns of a table have.
         may_follow_from_nothing: whether a prediction may depend on no feature at all, as a node's class on no edge.
     """
@@ -221,7 +221,7 @@ class FittedSpace(ABC):
     signed: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     sparse: ClassVar[bool] = False
-    kin: ClassVar[tuple[str, ...]] = ()
+    kin: ClassVar[tuple[str, ...]] = ("table",)
     own_scales: ClassVar[bool] = False
     may_follow_from_nothing: ClassVar[bool] = False
     feature_names: tuple[str, ...]

@@ -68,6 +68,10 @@ class Presenter:
         """Return what stands above the first inputs on a page, as HTML."""
         return ""
 
+    def page_bodies(self, e: Explanation, shown: int, top: int) -> list[str]:
+        """Return what is shown of each of the first inputs on a page, as HTML."""
+        return [self.page_body(e, i, shown, top) for i in range(shown)]
+
     def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:  # noqa: ARG002
         """Return what is shown of input `i`, one of so many on the page, as HTML."""
         return feature_table(e, i, top)

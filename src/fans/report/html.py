@@ -83,7 +83,7 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
     shows = e.presenter
     columns = f" {column_legend(e)} ✓: in the subset." if shows.lists_features else ""
     parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>{shows.style}{shows.page_head(e, shown)}")
-    bodies = [shows.page_body(e, i, shown, top) for i in range(shown)]
+    bodies = shows.page_bodies(e, shown, top)
     parts += [_finding(e, i) + body for i, body in enumerate(bodies)]
     if shown < len(e):
         parts.append(f"<p class='facts'>{len(e) - shown} more inputs are not shown.</p>")

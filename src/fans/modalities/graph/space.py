@@ -394,6 +394,7 @@ class FittedEdges(_FittedGraph):
     """The edges of one graph's nodes, or of graphs."""
 
     modality: ClassVar[str] = "graph"
+    kin: ClassVar[tuple[str, ...]] = ()
     may_follow_from_nothing: ClassVar[bool] = True
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines

@@ -37,9 +37,10 @@ class ImagePresenter(Presenter):
         """Return the colours of scores, one scale for all images shown."""
         return page.colour_scale(pictures.lowest_score(e, shown), pictures.largest_score(e, shown))
 
-    def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:  # noqa: ARG002
-        """Return three pictures."""
-        return page.pictures(e, i, pictures.largest_score(e, shown))
+    def page_bodies(self, e: Explanation, shown: int, top: int) -> list[str]:  # noqa: ARG002
+        """Return three pictures of each, on one scale."""
+        largest = pictures.largest_score(e, shown)
+        return [page.pictures(e, i, largest) for i in range(shown)]
 
     def shap_pixels(self, e: Explanation) -> tuple[Array, Array] | None:
         """Return scores and pixels, channels last; scores are shared evenly by the channels."""

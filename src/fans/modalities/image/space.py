@@ -117,6 +117,7 @@ class FittedImage(FittedSpace):
     """Images of one shape, the scales of their pixels and the range of their values."""
 
     modality: ClassVar[str] = "image"
+    kin: ClassVar[tuple[str, ...]] = ()
     # Chosen by IROF on images that are not reported: docs/benchmarks.md.
     swap_rate: ClassVar[float] = 0.02
 

@@ -11,18 +11,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.errors import InputError, ModelError, is_number
-from fans.modalities.base import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units, is_sparse, refuse_empty
+from fans.errors import InputError, ModelError
+from fans.modalities.base import FeatureSpace, FittedSpace, Units, is_sparse, refuse_empty
+from fans.modalities.presence import TYPICAL, FittedPresence
 from fans.types import Array
-
-TYPICAL = 0.9
-"""As many background rows have at most as many columns as the one by which costs are reckoned."""
 
 
 @dataclass(frozen=True)
@@ -48,49 +46,13 @@ class SparseTable(FeatureSpace):
         return FittedSparse(self, background)
 
 
-class _Columns(FittedSpace):
+class _Columns(FittedPresence):
     """Some columns of a sparse table, each a feature that can only be there, with its value, or not."""
 
     modality: ClassVar[str] = "table"
-    has_background: ClassVar[bool] = False
-    solver: ClassVar[Literal["game", "walks"]] = "walks"
     own_scales: ClassVar[bool] = True
-    signed: ClassVar[bool] = True
-    reach: ClassVar[float] = 1.0
-    repeats: ClassVar[bool] = True
-    sparse: ClassVar[bool] = True
-
-    def _take(self, names: tuple[str, ...]) -> None:
-        self.feature_names, self.shape, self.scale = names, (len(names),), torch.ones(len(names), dtype=torch.float64)
-
-    def units(self, rows: Tensor) -> Units:  # noqa: ARG002
-        """Return the columns, each a feature."""
-        return Units(torch.arange(self.n_features)[None], torch.ones(1, self.n_features), shared=True)
-
-    def baseline(self, value: Any, background: Tensor) -> Baseline:  # noqa: ARG002
-        """Return nothing, the only baseline there is."""
-        if value != "zero" if isinstance(value, str) else not is_number(value) or value != 0:
-            got = repr(value) if isinstance(value, str) or is_number(value) else type(value).__name__
-            raise InputError(
-                f"Expected baseline=0 for sparse rows, where what is missing is not there, got {got}; "
-                "leave it out, or pass dense rows (.toarray())"
-            )
-        return OfSample(torch.zeros_like)
-
-    def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:  # noqa: ARG002
-        """Return 1 for each feature that differs: it is missing."""
-        return (x[:, None] != rows).to(x.dtype)
-
-    def deviations(self, background: Tensor) -> Tensor:
-        """Return zeros: no scale is estimated."""
-        return torch.zeros_like(background)
-
-    def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:  # noqa: ARG002
-        """Refuse: what can only be there or not has no neighbouring value."""
-        raise InputError(
-            "Expected a tolerance as a number for sparse rows, got one that is measured by noise; pass tolerance=0.1, "
-            "say, or leave it out"
-        )
+    things: ClassVar[str] = "sparse rows"
+    baseline_remedy: ClassVar[str] = "leave it out, or pass dense rows (.toarray())"
 
 
 class FittedSparse(_Columns):
@@ -111,7 +73,7 @@ class FittedSparse(_Columns):
             raise InputError("Expected a background with something in it, got zeros alone; pass rows of real data")
         row = filled[np.argsort(sizes[filled], kind="stable")[int(TYPICAL * (len(filled) - 1))]]
         start, end = self.background.indptr[row : row + 2]
-        self._take(self.names_of(np.unique(self.background.indices[start:end])))
+        self.take(self.names_of(np.unique(self.background.indices[start:end])))
 
     @property
     def n_columns(self) -> int:
@@ -192,7 +154,7 @@ class FittedRow(_Columns):
     ) -> None:
         self._table, self._columns, self._dtype, self.unwrap = table, columns, dtype, table.unwrap
         self._places, self._all_names = np.searchsorted(together, columns), names
-        self._take(tuple(names[place] for place in self._places.tolist()))
+        self.take(tuple(names[place] for place in self._places.tolist()))
 
     @property
     def all_names(self) -> tuple[str, ...]:
