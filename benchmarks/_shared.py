@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fans.files import write
+
 Floats = npt.NDArray[np.float64]
 
 PACKAGES = ("numpy", "torch", "scikit-learn", "captum")
@@ -119,5 +121,5 @@ def write_record(path: Path, settings: Mapping[str, Any], figures: Mapping[str, 
     versions = about | {package: version(package) for package in ("fans", *PACKAGES)}
     record = {"settings": dict(settings), "versions": versions, "figures": dict(figures)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    write(path, json.dumps(record, indent=1) + "\n")
     print(f"\nRecord: {path}")

@@ -17,6 +17,7 @@ import torch
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
 from fans.evaluation import node_cases
+from fans.files import writing
 from fans.metrics import Case, metric
 from fans.report.tables import entry
 from fans.spaces import Image
@@ -126,7 +127,8 @@ def draw(figures: Mapping[str, Figures], path: Path) -> None:
         axis.legend(fontsize=7, frameon=False, loc="lower right", ncols=2 if name == "area" else 1)
         if name == "area":
             axis.set_ylim(bottom=0)
-    figure.savefig(path, dpi=130)
+    with writing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=130)
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "fans"
 
 FLOW = (
-    ("version", "types", "errors", "wording", "registry", "files", "progress", "moved"),
+    ("version", "types", "errors", "progress", "moved"),
+    ("wording", "registry", "files"),
     ("joining",),
     ("result", "explanation"),
     ("report",),

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,17 @@ def finish(process):
 
 def facts(folder):
     """What the records say, as stored, but their circumstances; not a byte of it may differ."""
-    return {path.name: json.loads(path.read_bytes())["facts"] for path in sorted((folder / "records").glob("*.json"))}
+    packed = folder / "records.jsonl"
+    lines = packed.read_bytes().splitlines() if packed.exists() else []
+    stored = [*lines, *(path.read_bytes() for path in sorted((folder / "records").glob("*.json")))]
+    return {found["key"]: found for found in (json.loads(raw)["facts"] for raw in stored)}
+
+
+def unpack(folder):
+    """Put packed records back into files of their own, as they are before a run is whole."""
+    for line in (folder / "records.jsonl").read_bytes().splitlines(keepends=True):
+        (folder / "records" / f"{json.loads(line)['facts']['key']}.json").write_bytes(line)
+    (folder / "records.jsonl").unlink()
 
 
 def leftovers(folder):
@@ -122,7 +133,7 @@ def whole(tmp_path_factory):
     """The records of the experiment, never interrupted."""
     folder = tmp_path_factory.mktemp("whole")
     Run.create(folder, PLAN, cells(12)).work(do)
-    assert sorted(facts(folder)) == sorted(f"{key}.json" for key in KEYS)
+    assert sorted(facts(folder)) == sorted(KEYS)
     return facts(folder)
 
 
@@ -159,8 +170,10 @@ def test_killed_before_any_step_of_writing(tmp_path, launch, begun, whole):
         begun.path.unlink(missing_ok=True)
         run.work(do)
         assert begun.keys == left
-        assert facts(folder) == {f"{key}.json": whole[f"{key}.json"] for key in KEYS[:2]}
+        assert facts(folder) == {key: whole[key] for key in KEYS[:2]}
+        assert len((folder / "records.jsonl").read_bytes().splitlines()) == 2
         assert leftovers(folder) == []
+        assert list((folder / "records").iterdir()) == []
     assert n_done == sorted(n_done)
     assert set(n_done) == {0, 1, 2}
 
@@ -404,7 +417,7 @@ def test_a_write_that_fails_loses_nothing(tmp_path, begun, monkeypatch, whole, e
 
 
 def test_a_record_reaches_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    steps: list[object] = []
+    steps: list[Any] = []
     fsync, replace = os.fsync, Path.replace
 
     def synced(descriptor):
@@ -419,7 +432,9 @@ def test_a_record_reaches_the_disk_before_it_has_its_name(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
     _disk.write(tmp_path / "a.json", b"12345")
-    assert steps == [5, ("a.json.partial", "a.json"), tmp_path.stat().st_ino]
+    size, (temporary, name), folder = steps
+    assert (size, name, folder) == (5, "a.json", tmp_path.stat().st_ino)
+    assert re.fullmatch(r"\.a\.json\.[0-9a-f]{16}\.partial", temporary)
 
 
 def spoil(text, change):
@@ -462,6 +477,7 @@ DAMAGE = {
 def test_a_damaged_record_is_set_aside_and_made_again(tmp_path, begun, whole, damage):
     change, problem = DAMAGE[damage]
     Run.create(tmp_path / "run", PLAN, cells(12)).work(do)
+    unpack(tmp_path / "run")
     path = tmp_path / "run" / "records" / f"{KEYS[3]}.json"
     path.write_text(change(path.read_text()))
     spoilt = path.read_bytes()
@@ -485,16 +501,139 @@ def test_a_damaged_record_is_set_aside_and_made_again(tmp_path, begun, whole, da
 
 def test_damage_seen_in_time_and_kept_every_time(tmp_path):
     run = Run.create(tmp_path, PLAN, cells(1))
-    run.work(do)
     path = tmp_path / "records" / f"{KEYS[0]}.json"
+    run.attempt(run.cells[0], do)
     for n, text in enumerate(("first", "second, longer")):
         assert run.done() == cells(1)
         path.write_text(text)
         assert run.done() == [], "though it was known as good"
-        run.work(do)
+        run.attempt(run.cells[0], do)
         assert path.with_name(f"{path.name}.damaged{n or ''}").read_text() == text
     path.unlink()
     assert run.done() == []
+
+
+# --- Packed records --------------------------------------------------------------------------------------------------
+
+
+def packed(folder):
+    return (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def test_a_whole_run_is_one_file_of_the_same_records(tmp_path):
+    run = Run.create(tmp_path, PLAN, cells(12))
+    for cell in reversed(run.cells):
+        run.attempt(cell, do)
+    before = {path.stem: path.read_bytes() for path in (tmp_path / "records").iterdir()}
+    sums = {record.facts["key"]: record.sha256 for record in run.records()}
+    run.work(do)
+    assert packed(tmp_path) == [before[key] for key in KEYS], "not a byte is changed; the plan's order"
+    assert list((tmp_path / "records").iterdir()) == []
+    for found in (run, Run.open(tmp_path)):
+        assert {record.facts["key"]: record.sha256 for record in found.records()} == sums
+        assert found.left() == []
+    at = (tmp_path / "records.jsonl").stat().st_mtime_ns
+    Run.create(tmp_path, PLAN, cells(12)).work(do)
+    assert (tmp_path / "records.jsonl").stat().st_mtime_ns == at
+
+
+def test_a_packed_run_grows(tmp_path, begun):
+    Run.create(tmp_path, PLAN, cells(4)).work(do)
+    run = Run.create(tmp_path, PLAN, cells(12))
+    assert [cell.key for cell in run.left()] == KEYS[4:]
+    run.attempt(run.cells[7], do)
+    run.pack()
+    assert [json.loads(line)["facts"]["key"] for line in packed(tmp_path)] == [*KEYS[:4], KEYS[7]]
+    run.work(do)
+    assert Counter(begun.keys) == Counter(KEYS)
+    assert [record.facts["key"] for record in run.records()] == KEYS
+
+
+def test_what_is_in_no_plan_stays_packed(tmp_path):
+    """A plan that was lost, and begun anew with less."""
+    Run.create(tmp_path, PLAN, cells(12)).work(do)
+    before = packed(tmp_path)
+    (tmp_path / "plan.json").unlink()
+    Run.create(tmp_path, PLAN, cells(3))
+    Run.create(tmp_path, PLAN, cells(13)[12:], beside=lambda _: None).work(do)
+    assert len(packed(tmp_path)) == 13
+    assert set(before) < set(packed(tmp_path))
+    run = Run.create(tmp_path, PLAN, cells(13))
+    assert run.left() == []
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_line_is_set_aside_and_made_again(tmp_path, begun, whole, damage):
+    change, problem = DAMAGE[damage]
+    Run.create(tmp_path, PLAN, cells(12)).work(do)
+    lines = packed(tmp_path)
+    spoilt = (change(lines[3].decode().rstrip("\n")) + "\n").encode()
+    (tmp_path / "records.jsonl").write_bytes(b"".join([*lines[:3], spoilt, *lines[4:]]))
+    run = Run.open(tmp_path)
+    named = damage not in ("empty", "zeros", "a list")
+    assert run.damaged() == ({KEYS[3]: problem} if named else {})
+    assert [cell.key for cell in run.left()] == [KEYS[3]]
+    assert len(run.records()) == 11
+    run.work(do)
+    assert begun.keys == [*KEYS, KEYS[3]]
+    assert facts(tmp_path) == whole
+    assert len(packed(tmp_path)) == 12
+    assert (tmp_path / "records.jsonl.damaged").read_bytes() == spoilt
+    assert run.damaged() == {}
+
+
+def test_a_record_in_both_places(tmp_path):
+    run = Run.create(tmp_path, PLAN, cells(2))
+    run.work(do)
+    (line, other), path = packed(tmp_path), tmp_path / "records" / f"{KEYS[0]}.json"
+    found = Record.decode(line)
+    path.write_bytes(Record(found.facts, {**found.circumstances, "seconds": 99.0}).encode())
+    assert run.measured()[KEYS[0]] == Run.open(tmp_path).measured()[KEYS[0]] == 99.0, "its own file counts"
+    path.write_bytes(line[:-30])
+    assert run.measured()[KEYS[0]] == Run.open(tmp_path).measured()[KEYS[0]] == found.circumstances["seconds"]
+    assert (run.damaged(), run.left()) == ({}, [])
+    path.write_bytes(Record(found.facts, {**found.circumstances, "seconds": 99.0}).encode())
+    run.pack()
+    assert next(Record.decode(raw).circumstances["seconds"] for raw in packed(tmp_path)) == 99.0
+    assert packed(tmp_path)[1] == other
+    assert not path.exists()
+    (tmp_path / "records.jsonl").write_bytes(
+        line + packed(tmp_path)[0] + other
+    )  # as merging two histories may leave it
+    assert Run.open(tmp_path).measured()[KEYS[0]] == 99.0
+
+
+def test_a_record_is_read_once(tmp_path, monkeypatch):
+    Run.create(tmp_path, PLAN, cells(12)).work(do)
+    run, n, decode = Run.open(tmp_path), itertools.count(), Record.decode
+    monkeypatch.setattr(Record, "decode", lambda *args: next(n) >= 0 and decode(*args))
+    for _ in range(3):
+        assert len(run.records()) == len(run.measured()) == len(run.done()) == 12
+        assert run.left() == []
+    assert next(n) == 12
+
+
+def test_packing_beside_work_loses_nothing(tmp_path, begun, whole):
+    run = Run.create(tmp_path, PLAN, cells(12))
+
+    def pack_often():
+        for _ in range(15):
+            Run.open(tmp_path).pack()
+
+    with ThreadPoolExecutor(4) as pool:
+        packing = [pool.submit(pack_often) for _ in range(2)]
+        reading = pool.submit(lambda: [len(Run.open(tmp_path).done()) for _ in range(60)])
+        for cell in run.cells:
+            assert run.attempt(cell, do) == "done"
+            assert cell in run.done()
+        for task in packing:
+            task.result()
+        counts = reading.result()
+    run.pack()
+    assert counts == sorted(counts)
+    assert begun.keys == KEYS
+    assert facts(tmp_path) == whole
+    assert len(packed(tmp_path)) == 12
 
 
 def test_the_record_of_a_cell_under_the_name_of_another(tmp_path):
@@ -506,7 +645,8 @@ def test_the_record_of_a_cell_under_the_name_of_another(tmp_path):
 
 
 def test_foreign_files_are_left_alone(tmp_path):
-    foreign = ["notes.txt", "records/mine.json", "records/.hidden", f"records/{KEYS[0]}.json.partial", "locks/x.lock"]
+    left = f"records/.{f'{KEYS[0]}.json'[-50:]}.0123456789abcdef.partial"
+    foreign = ["notes.txt", "records/mine.json", "records/.hidden", left, "locks/x.lock"]
     for name in foreign:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("import os; raise SystemExit")
@@ -703,7 +843,7 @@ def test_a_record(tmp_path, monkeypatch):
     }
     cell = Cell({"dataset": "d", "seed": 3})
     Run.create(tmp_path, {}, [cell]).work(lambda _: Result(values, 7, {"part": 1.25}))
-    path = tmp_path / "records" / f"{cell.key}.json"
+    path = tmp_path / "records.jsonl"
     stored = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert stored["facts"]["values"]["floats"][2:5] == [{"$float": "nan"}, {"$float": "inf"}, {"$float": "-inf"}]
     canonical = json.dumps(stored["facts"], sort_keys=True, separators=(",", ":"))

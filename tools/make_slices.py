@@ -1,10 +1,13 @@
 """Cut the slices of real data that come with the package out of the full datasets: `python -m tools.make_slices`."""
 
+import io
+
 import numpy as np
 
 from fans.datasets.files import find
 from fans.datasets.graphs import BACommunity, Citeseer
 from fans.datasets.images import SLICES, ImageDataset, load_images
+from fans.files import write
 from fans.types import Array
 
 SIZE = 256
@@ -26,7 +29,9 @@ def main() -> None:
         train, test = load_images(name, "train"), load_images(name, "test")
         for split, images, index in (("train", train, balanced(train.labels)), ("test", test, np.arange(SIZE))):
             pixels, labels = images.pixels[index], images.labels[index].astype(np.uint8)
-            np.savez_compressed(SLICES / f"{name}_{split}.npz", pixels=pixels, labels=labels, index=index)
+            packed = io.BytesIO()
+            np.savez_compressed(packed, pixels=pixels, labels=labels, index=index)
+            write(SLICES / f"{name}_{split}.npz", packed.getvalue())
     cut_graphs()
 
 
@@ -34,8 +39,8 @@ def cut_graphs() -> None:
     """Write BA-Community as it was published, and Citeseer converted."""
     published = find(*BACommunity.files)
     assert published is not None, "set FANS_DATA"
-    (SLICES / "ba_community.npz").write_bytes(published.read_bytes())
-    (SLICES / "citeseer.npz").write_bytes(Citeseer.packed(Citeseer.converted()))
+    write(SLICES / "ba_community.npz", published.read_bytes())
+    write(SLICES / "citeseer.npz", Citeseer.packed(Citeseer.converted()))
 
 
 if __name__ == "__main__":

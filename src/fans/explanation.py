@@ -313,19 +313,17 @@ class Explanation:
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
 
+        from fans.files import writing
+
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), np.ndarray)}
         text = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in arrays and f.name != "evaluations"}
         arrays |= {f"evaluations/{phase}": np.asarray(rows) for phase, rows in self.evaluations.items()}
-        path = Path(path)
-        temporary = path.with_name(path.name + ".partial")
         try:
-            save_file({k: np.array(v, order="C") for k, v in arrays.items()}, temporary, {"fans": json.dumps(text)})
-            temporary.replace(path)
+            with writing(path) as temporary:
+                save_file({k: np.array(v, order="C") for k, v in arrays.items()}, temporary, {"fans": json.dumps(text)})
         except SafetensorError as error:
             raise OSError(f"Expected a place to write {path}, got: {error}") from None
-        finally:
-            temporary.unlink(missing_ok=True)
-        return path
+        return Path(path)
 
 
 def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Explanation:

@@ -271,7 +271,7 @@ def test_a_full_disk_while_unpacking(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(_shared, "write_atomically", full)
+    monkeypatch.setattr(_shared, "write", full)
     with pytest.raises(FansError, match=r"Expected room for .*a/b, got a full disk"):
         unpack(tar_of(tmp_path / "x.tar.gz", [("a/b", b"good")]), [File("a/b", sha(b"good"))], tmp_path / "out")
 

@@ -15,11 +15,12 @@ from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from filelock import FileLock
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from fans.errors import FansError, InputError
-from fans.files import write_atomically
+from fans.files import sync, write
 
 _BLOCK = 2**18
 _TIMEOUT = 30.0
@@ -100,20 +101,38 @@ def fetch(url: str, path: Path, digest: str, algorithm: str = "sha256") -> Path:
     """
     if not url.startswith(("http://", "https://")):
         raise InputError(f"Expected an address that begins with http:// or https://, got {url!r}")
-    if path.is_file() and digest_of(path, algorithm) == digest:
-        return path
+    if path.is_symlink():
+        raise InputError(f"Expected a file to download to, got {path}, a symbolic link; delete it")
+    with _room_for(path), _alone_at(path):
+        if not (path.is_file() and digest_of(path, algorithm) == digest):
+            _download(url, path, digest, algorithm)
+    return path
+
+
+@contextmanager
+def _alone_at(path: Path) -> Iterator[None]:
+    """Keep other processes from downloading the same file at the same time: they wait, and then have it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(path.name + ".lock")
+    with FileLock(lock, fallback_to_soft=False):
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _download(url: str, path: Path, digest: str, algorithm: str) -> None:
     partial = path.with_name(path.name + ".partial")
-    with _room_for(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not (partial.is_file() and digest_of(partial, algorithm) == digest):
-            _receive_all(url, partial)
+    if not (partial.is_file() and digest_of(partial, algorithm) == digest):
+        _receive_all(url, partial)
     if (found := digest_of(partial, algorithm)) != digest:
         partial.unlink()
         raise FansError(
             f"Expected {url} with {algorithm} {digest}, got {found}; it was deleted: try again, later perhaps"
         )
+    sync(partial)
     partial.replace(path)
-    return path
+    sync(path.parent)
 
 
 def unpack(archive: Path, files: Iterable[File], folder: Path) -> None:
@@ -130,7 +149,7 @@ def unpack(archive: Path, files: Iterable[File], folder: Path) -> None:
             path = folder / file.path
             with _room_for(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(path, raw)
+                write(path, raw)
     if wanted:
         raise FansError(f"Expected {', '.join(wanted)} in {archive}, got an archive without; delete it and try again")
 

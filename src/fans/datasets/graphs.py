@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fans.datasets.files import File, cache_folder, find, obtain
 from fans.errors import FansError, InputError, choose, extra
-from fans.files import write_atomically
+from fans.files import write
 from fans.registry import Registered
 from fans.types import Array
 
@@ -161,7 +161,7 @@ class _Planetoid(GraphDataset):
             arrays = cls._convert([path.read_bytes() for path in paths])
             with suppress(OSError):  # where it cannot be kept it is made anew
                 kept.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(kept, cls.packed(arrays))
+                write(kept, cls.packed(arrays))
         return cls._graph(arrays)
 
     @classmethod

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fans.engine import draws
 from fans.errors import InputError, check_whole
-from fans.files import write_atomically
+from fans.files import write
 from fans.methods.base import Method
 from fans.methods.rivals import Adam, check_number
 from fans.task import Task
@@ -169,8 +169,7 @@ class Trained(Method):
                 f"Expected {self.network_name} to save, trained, got none yet; explain something, or call `train`"
             )
         text = {"settings": asdict(self), "sizes": kept.sizes, "training": kept.training, "seed": kept.seed}
-        write_atomically(Path(path), save(kept.network.state_dict(), {self.name: json.dumps(text)}))
-        return Path(path)
+        return write(path, save(kept.network.state_dict(), {self.name: json.dumps(text)}))
 
     def load(self, path: str | Path) -> None:
         """Use a network written by `save` from now on and train none. Nothing in the file is executed."""

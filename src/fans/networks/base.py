@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from fans.errors import InputError, choose
-from fans.files import write_atomically
+from fans.files import write
 from fans.registry import Registered
 
 CHECKPOINTS = "checkpoints"
@@ -96,9 +96,9 @@ def save(weights: dict[str, Tensor], card: Card, folder: Path, *, half: bool = F
     """
     kept = as_stored(weights, half=half)
     path = folder / f"{card.name}.safetensors"
-    write_atomically(path, safetensors.save({k: v.contiguous() for k, v in kept.items()}))
+    write(path, safetensors.save({k: v.contiguous() for k, v in kept.items()}))
     checked = asdict(card) | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-    write_atomically(path.with_suffix(".json"), (json.dumps(checked, indent=2) + "\n").encode())
+    write(path.with_suffix(".json"), json.dumps(checked, indent=2) + "\n")
     return path
 
 
@@ -162,4 +162,4 @@ def read_progress(path: Path, identity: str) -> tuple[dict[str, str], dict[str, 
 def write_progress(path: Path, identity: str, noted: dict[str, str], tensors: dict[str, Tensor]) -> None:
     """Store a training whole, so that it can go on."""
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, safetensors.save(contiguous, {"identity": identity, **noted}))
+    write(path, safetensors.save(contiguous, {"identity": identity, **noted}))

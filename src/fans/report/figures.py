@@ -1,16 +1,18 @@
 """Pictures of explanations (matplotlib)."""
 
+import io
 import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from fans.errors import InputError, extra
 from fans.explanation import Explanation
+from fans.files import write
 from fans.report.colours import CHOSEN, FAINT, INK, LINES, OTHER
 from fans.report.scenes import Box, Dots, Line, Part, Scene, Text
 from fans.report.sentences import (
@@ -62,13 +64,13 @@ def plot_history(e: Explanation, path: str | Path | None = None) -> Any:
     return written(figure, path)
 
 
-def plot_curves(table: Table, curves: Sequence[Mapping[str, Any]], path: Any = None) -> Any:
+def plot_curves(table: Table, curves: Sequence[Mapping[str, Any]], file: BinaryIO | None = None) -> Any:
     """Draw some columns of a table as curves, a line a method: datasets below each other, curves side by side.
 
     Args:
         table: whose entries are drawn.
         curves: each a `title`, what `x` is, and the `columns` at every value of x.
-        path: where to write it, a name or a file.
+        file: what to write it into, open for bytes.
     """
     figure = new_figure("curves", (4.2 * len(curves) + 2.2, 2.9 * len(table.datasets)))
     axes = figure.subplots(len(table.datasets), len(curves), squeeze=False, sharex=True, sharey="row")
@@ -89,8 +91,8 @@ def plot_curves(table: Table, curves: Sequence[Mapping[str, Any]], path: Any = N
         axis.set_xlabel(curve["x"], fontsize=8.5, color=INK)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
-    if path is not None:
-        figure.savefig(path, dpi=130)
+    if file is not None:
+        figure.savefig(file, dpi=130)
     return figure
 
 
@@ -112,7 +114,10 @@ def new_figure(purpose: str, size: tuple[float, float], layout: Literal["constra
 def written(figure: Any, path: str | Path | None) -> Any:
     """Write a figure where asked to, and return it."""
     if path is not None:
-        figure.savefig(Path(path), dpi=130)
+        path, picture = Path(path), io.BytesIO()
+        path = path if path.suffix else path.with_suffix(".png")
+        figure.savefig(picture, format=path.suffix[1:], dpi=130)
+        write(path, picture.getvalue())
     return figure
 
 

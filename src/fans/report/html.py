@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fans.explanation import Explanation
+from fans.files import write
 from fans.report.colours import CHOSEN, INK
 from fans.report.sentences import (
     column_legend,
@@ -68,10 +69,8 @@ def page(e: Explanation, path: str | Path) -> Path:
 
 def pages(explanations: Mapping[str, Explanation], path: str | Path) -> Path:
     """Write several explanations, each under its heading, to one HTML file that needs nothing else."""
-    path = Path(path)
     sections = [_section(e, len(e), heading=heading) for heading, e in explanations.items()]
-    path.write_text("\n".join([HEAD + STYLE, *sections, "</html>\n"]), encoding="utf-8")
-    return path
+    return write(path, "\n".join([HEAD + STYLE, *sections, "</html>\n"]))
 
 
 def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str:

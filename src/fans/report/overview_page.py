@@ -4,6 +4,7 @@ from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
 
+from fans.files import write
 from fans.report.html import HEAD, STYLE, emphasise
 from fans.report.overview import Overview, Section, bracketed, legend, share_text, units
 from fans.report.scenes import svg
@@ -24,9 +25,7 @@ def fragment(found: Overview, top: int = 10) -> str:
 
 def page(found: Overview, path: str | Path, top: int = 10) -> Path:
     """Write an overview to one HTML file that needs nothing else."""
-    path = Path(path)
-    path.write_text(f"{HEAD}{fragment(found, top)}</html>\n", encoding="utf-8")
-    return path
+    return write(path, f"{HEAD}{fragment(found, top)}</html>\n")
 
 
 def _section(found: Overview, section: Section, top: int) -> str:

@@ -1,12 +1,13 @@
-"""Files of a run: written whole or not at all, and locked by one process at a time."""
+"""What a run asks of the disk: files written and locked by one process at a time, and errors told in a sentence."""
 
 import errno
-import fcntl
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
+from fans import files
 from fans.errors import FansError
 
 
@@ -31,40 +32,17 @@ def saving(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path, *, patient: bool = False) -> Iterator[bool]:
-    """Lock a file and yield whether that worked; the patient wait until it does."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    """Lock a file and yield whether that worked; the patient wait until it does. The death of a process frees it."""
+    lock = FileLock(path, blocking=patient, fallback_to_soft=False)
+    with suppress(Timeout):
+        lock.acquire()
     try:
-        yield _lock(descriptor, patient)
+        yield lock.is_locked
     finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, patient: bool) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if patient else fcntl.LOCK_NB))
-    except BlockingIOError:
-        return False
-    return True
+        lock.release()
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and so that it outlives a loss of power; one process at a time."""
-    temporary = path.with_name(path.name + ".partial")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync(path.parent)
-
-
-def sync(folder: Path) -> None:
-    """Make sure that the names in a folder are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Write a file that nobody else writes now; what a killed process left of it goes."""
+    files.sweep(path)
+    files.write(path, content)

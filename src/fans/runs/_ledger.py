@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from fans.errors import InputError
-from fans.runs._disk import is_full, locked, saving, sync, write
+from fans.files import sweep, sync
+from fans.runs._disk import is_full, locked, saving, write
+from fans.runs._pack import Mark, Pack, mark_of
 from fans.runs._records import Cell, Record, Result, differences, plain, restored, versions
 
 _now = time.monotonic
@@ -20,12 +22,19 @@ Outcome = Literal["done", "elsewhere", "failed"]
 
 
 class _Known(NamedTuple):
-    """What is remembered of a record file once it was read."""
+    """What is remembered of a stored record once it was read: the record, or what is wrong with it."""
 
-    mark: tuple[int, ...]
-    seconds: float
-    versions: Mapping[str, str]
-    problem: str
+    mark: Mark | bytes
+    record: Record | None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, mark: Mark | bytes, raw: bytes, cell: Cell) -> Self:
+        """Return what these bytes say of a cell."""
+        try:
+            return cls(mark, Record.decode(raw, cell))
+        except ValueError as error:
+            return cls(mark, None, str(error))
 
 
 @dataclass
@@ -34,7 +43,8 @@ class Ledger:
 
     Below the folder lie `plan.json`, `records/<key>.json`, `failures/<key>.txt` of cells that raised, and `locks/`,
     empty files that a process locks while it is at a cell: the system frees them when it dies, however it dies.
-    A cell is done when its record is there, whole and with the right checksums; nothing else is kept of what is done.
+    `pack` puts the records into one file, `records.jsonl`, a line each. A cell is done when its record is in either
+    place, whole and with the right checksums; nothing else is kept of what is done.
     Nothing in the folder is ever executed.
 
     Attributes:
@@ -46,7 +56,11 @@ class Ledger:
     folder: Path
     plan: Mapping[str, Any]
     cells: tuple[Cell, ...]
-    _known: dict[str, _Known] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[str, _Known] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _packed: Pack = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._packed = Pack(self.folder / "records.jsonl")
 
     @classmethod
     def create(
@@ -108,8 +122,7 @@ class Ledger:
 
     def measured(self) -> dict[str, float]:
         """Return the keys of the cells done, and the seconds that each took."""
-        seen = {cell.key: self.look(cell) for cell in self.cells}
-        return {key: known.seconds for key, known in seen.items() if known and not known.problem}
+        return {record.facts["key"]: record.circumstances["seconds"] for record in self.records()}
 
     def done(self) -> list[Cell]:
         """Return the cells whose record is there and whole."""
@@ -124,15 +137,16 @@ class Ledger:
     def damaged(self) -> dict[str, str]:
         """Return the keys of the cells whose record is no good, and why; `work` sets it aside and does them again."""
         seen = {cell.key: self.look(cell) for cell in self.cells}
-        return {key: known.problem for key, known in seen.items() if known and known.problem}
+        return {key: known.problem for key, known in seen.items() if known and not known.record}
 
     def failures(self) -> dict[str, str]:
         """Return the keys of the cells that failed when they were last tried, and the reason in a line."""
         return {c.key: self.reason(c) for c in self.left() if self._failure(c).is_file()}
 
     def records(self) -> list[Record]:
-        """Read the records of all cells done, in the order of the plan."""
-        return [Record.decode(self._record(cell).read_bytes(), cell) for cell in self.done()]
+        """Return the records of all cells done, in the order of the plan; what was read before is read only if new."""
+        seen = (self.look(cell) for cell in self.cells)
+        return [known.record for known in seen if known and known.record]
 
     def attempt(self, cell: Cell, do: Callable[[Cell], Result], failed_at: int | None = None) -> Outcome:
         """Do one cell and write its record, unless another process has it, or had it.
@@ -145,7 +159,7 @@ class Ledger:
         with saving(self.folder), locked(self.folder / "locks" / f"{cell.key}.lock") as ours:
             if not ours:
                 return "elsewhere"
-            if (known := self.look(cell)) and not known.problem:
+            if (known := self.look(cell)) and known.record:
                 return "done"
             if self.failed_at(cell) not in (None, failed_at):
                 return "failed"
@@ -161,8 +175,43 @@ class Ledger:
                 self._write_failure(cell, f"{type(error).__name__}: {error}", traceback.format_exc())
                 return "failed"
             write(self._record(cell), content)
+            sweep(self._failure(cell))
             self._failure(cell).unlink(missing_ok=True)
             return "done"
+
+    def pack(self) -> None:
+        """Put the records of all cells of the plan into one file, and delete their own files.
+
+        It may be killed anywhere, and others may be at work: a record's own file goes when the packed one is on the
+        disk, and is the one that counts until then. What was packed before stays, be it in the plan or not. Lines that
+        are no good are set aside.
+        """
+        with saving(self.folder), locked(self.folder / "plan.lock", patient=True):
+            run = type(self).open(self.folder)
+            loose = {cell.key: path for cell in run.cells if (path := run._record(cell)).exists()}
+            records = {record.facts["key"]: record.encode() for record in run.records()}
+            if not records.keys() & loose.keys():
+                return
+            others, damaged = run._left_out(records)
+            if damaged:
+                write(_free(run._packed.path), b"".join(damaged))
+            write(run._packed.path, b"".join([*records.values(), *others]))
+            for key in records.keys() & loose.keys():
+                loose[key].unlink()
+
+    def _left_out(self, records: Collection[str]) -> tuple[list[bytes], list[bytes]]:
+        """Return the packed lines that are not of these records: of cells in no plan, and what is no good."""
+        others, damaged = [], [*self._packed.nameless()]
+        for key, line in sorted(self._packed.lines().items()):
+            try:
+                whole = key == Record.decode(line).facts["key"]
+            except ValueError:
+                whole = False
+            if not whole:
+                damaged.append(line)
+            elif key not in records:
+                others.append(line)
+        return others, damaged
 
     def publish(self, name: str, content: bytes) -> None:
         """Write a file beside the records, whole or not at all, one process at a time."""
@@ -180,7 +229,7 @@ class Ledger:
         with saving(self.folder), locked(self.folder / "locks" / f"{cell.key}.lock") as ours:
             if not ours:
                 return "elsewhere"
-            if (known := self.look(cell)) and not known.problem:
+            if (known := self.look(cell)) and known.record:
                 return "done"
             self._write_failure(cell, reason)
             return "failed"
@@ -192,21 +241,21 @@ class Ledger:
         return self.folder / "failures" / f"{cell.key}.txt"
 
     def look(self, cell: Cell) -> _Known | None:
-        """Return what is known of a record, None where there is none; a file is read again only if it has changed."""
+        """Return what is known of a record, None where there is none; what has not changed is not read again.
+
+        A cell's own file counts, or else its packed line: in this order, for that is how `pack` moves it.
+        """
         path, known = self._record(cell), self._known.get(cell.key)
+        mark = mark_of(path) or self._packed.lines().get(cell.key)
+        if mark is None or (known and known.mark == mark):
+            return known if mark else None
         try:
-            stat = path.stat()
-            mark = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-            if known is not None and known.mark == mark:
-                return known
-            raw = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            now = Record.decode(raw, cell).circumstances
-            known = _Known(mark, now["seconds"], now["versions"], "")
-        except ValueError as error:
-            known = _Known(mark, 0.0, {}, str(error))
+            known = _Known.of(mark, mark if isinstance(mark, bytes) else path.read_bytes(), cell)
+        except FileNotFoundError:  # packed at this moment
+            return self.look(cell)
+        if not known.record and (line := self._packed.lines().get(cell.key)):
+            packed = _Known.of(mark, line, cell)
+            known = packed if packed.record else known
         self._known[cell.key] = known
         return known
 
@@ -214,8 +263,7 @@ class Ledger:
         """Give a record that is no good another name; only who has locked the cell may do so."""
         path = self._record(cell)
         if path.exists():
-            names = (path.with_name(f"{path.name}.damaged{n or ''}") for n in itertools.count())
-            path.rename(next(name for name in names if not name.exists()))
+            path.rename(_free(path))
 
     def _write_failure(self, cell: Cell, reason: str, details: str = "") -> None:
         reason = " ".join(reason.split())[:300]
@@ -236,8 +284,9 @@ class Ledger:
 
     def _encoded(self) -> bytes:
         cells = [{"key": cell.key, "cost": int(cell.cost), "spec": plain(cell.spec, "spec")} for cell in self.cells]
-        content = {"plan": plain(self.plan, "plan"), "versions": versions(), "cells": cells}
-        return json.dumps(content, indent=1, allow_nan=False).encode() + b"\n"
+        lines = ",\n".join(json.dumps(cell, allow_nan=False) for cell in cells)
+        head = json.dumps({"plan": plain(self.plan, "plan"), "versions": versions()}, indent=1, allow_nan=False)
+        return f'{head[:-2]},\n "cells": [\n{lines}\n ]\n}}\n'.encode()
 
     def _joined(self, grows: Collection[str], beside: Callable[[list[Cell]], None] | None) -> Self | None:
         """Return what the plan in the folder must be, None where it is; raise if it is of another experiment."""
@@ -262,6 +311,12 @@ class Ledger:
         joined = {cell.key: cell for cell in there.cells} | own
         made = replace(self, cells=tuple(joined.values()))
         return None if (there.plan, there.cells) == (made.plan, made.cells) else made
+
+
+def _free(path: Path) -> Path:
+    """Return a name, not taken yet, for what is set aside."""
+    names = (path.with_name(f"{path.name}.damaged{n or ''}") for n in itertools.count())
+    return next(name for name in names if not name.exists())
 
 
 def _refuse_other_version(folder: Path) -> None:

@@ -49,7 +49,8 @@ class Run(Ledger):
         """Do what is left.
 
         Any number of processes may do this on one folder at once: no cell is done by two of them. Cells that others
-        have are waited for, and taken over if those die. One that raises is noted, and the others go on.
+        have are waited for, and taken over if those die. One that raises is noted, and the others go on. When all are
+        done their records are packed into one file.
 
         Args:
             do: what does a cell; for several workers a function that can be imported by its name.
@@ -79,6 +80,7 @@ class Run(Ledger):
                 "the same command goes on with the others"
             ) from None
         board.close()
+        self.pack()
 
 
 class _Board:
@@ -100,8 +102,7 @@ class _Board:
         n, left = len(self.run.cells), len(self._todo)
         if 0 < left < n:
             self._tell(f"going on: {n - left} of {n} cells are done")
-        looks = (self.run.look(cell) for cell in self.run.cells)
-        others = Counter(_words(known.versions) for known in looks if known and not known.problem)
+        others = Counter(_words(record.circumstances["versions"]) for record in self.run.records())
         for words, count in others.items():
             if words != _words(versions()):
                 self._tell(f"{count} of the records are of {words}; this is {_words(versions())}")
