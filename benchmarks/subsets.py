@@ -50,7 +50,7 @@ class Inputs:
     make: Callable[..., fans.Explainer]
 
 
-def table_of(dataset: str) -> experiments.Experiment:
+def table_of(dataset: str) -> experiments.TableStudy:
     """Return the table that has a dataset."""
     tables = [experiments.load(name) for name in ("table1", "table2")]
     return next(table for table in tables if dataset in [d.name for d in table.datasets])

@@ -44,6 +44,9 @@ CLOSED = {
 }
 """Rooms that know less than what comes before them: metrics no method, a run no study, a report no model."""
 
+WIRED = {"experiments/_tables"}
+"""Modules that put siblings together."""
+
 
 def parts(path: Path) -> list[str]:
     return list(path.relative_to(SOURCE).with_suffix("").parts)

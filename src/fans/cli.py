@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--split", help="of a citation graph's nodes: planetoid or larger (larger)")
     train.set_defaults(run=_train)
     run = commands.add_parser("run", help="run an experiment of the paper; goes on where it was stopped")
-    run.add_argument("experiment", help="see: fans list experiments")
+    run.add_argument("experiment", help="see: fans list experiments; or a file of your own, .yaml or .py")
     run.add_argument("--out", type=Path, help="folder of the run (runs/EXPERIMENT)")
     run.add_argument("--n", type=int, help="inputs of every dataset (the experiment's own)")
     run.add_argument("--only", nargs="+", metavar="DATASET", help="some of the datasets")
@@ -69,6 +69,11 @@ def _parser() -> argparse.ArgumentParser:
         "--verify", type=int, metavar="K", help="compute K random cells of each again; fails on a difference"
     )
     report.add_argument("--against", metavar="ROW", help="also print this row less each other, paired by input")
+    report.add_argument(
+        "--study",
+        metavar="FILE",
+        help="the file that was run, where it is yours: runs name no file to be read or executed",
+    )
     report.set_defaults(run=_report)
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
@@ -115,31 +120,30 @@ def _train(chosen: argparse.Namespace) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     from fans import runs
-    from fans.studies import load, results
+    from fans.studies import Asked, find_study, results
 
-    name = chosen.experiment
-    stem = Path(name).stem + ("_tuning" if chosen.tune else "")
-    folder = chosen.out or Path("runs") / stem
-    run = results.start(
-        name, folder, n=chosen.n, only=chosen.only, rows=chosen.rows, tune=chosen.tune, dry=chosen.dry_run
-    )
+    study = find_study(chosen.experiment)
+    folder = chosen.out or Path("runs") / (Path(chosen.experiment).stem + ("_tuning" if chosen.tune else ""))
+    asked = Asked(chosen.n, chosen.only, chosen.rows, chosen.tune)
+    run = results.start(study, folder, asked, dry=chosen.dry_run)
     if chosen.dry_run:
         print(runs.describe(run, chosen.workers))
         return
-    run.work(load(name).work, workers=chosen.workers, tell=_tell, every=30.0)
+    run.work(study.do, workers=chosen.workers, tell=_tell, every=30.0)
     _show(results.opened(folder))
 
 
 def _report(chosen: argparse.Namespace) -> None:
     from fans.report.tables import text
-    from fans.studies import results
+    from fans.studies import find_study, results
 
+    study = find_study(chosen.study) if chosen.study is not None else None
     for run in [results.opened(folder) for folder in chosen.folders]:
         _show(run)
         if chosen.against is not None:
             _tell(text(results.against(run, chosen.against)))
         if chosen.verify is not None:
-            for line in results.verify(run, chosen.verify):
+            for line in results.verify(run, chosen.verify, study=study):
                 _tell(line)
 
 

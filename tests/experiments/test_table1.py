@@ -27,7 +27,7 @@ from fans.metrics import Case, Metric, metric
 from fans.report.tables import Faithful
 from fans.runs import Cell, Record, Result, Run
 from fans.spaces import Image
-from fans.studies import images, load, names
+from fans.studies import Asked, _report, images, load, names
 from fans.studies import results as results_of
 from fans.studies.cells import identify
 
@@ -143,10 +143,10 @@ def test_every_committed_record_is_one_of_the_experiment_s_cells(name, asked):
     experiment = load(name)
     cells = [Cell(spec | identify(spec)) for how in asked for spec in experiment.cells(**how)]
     folder = Path(__file__).parents[2] / "results" / name
-    records = {path.stem for path in (folder / "records").glob("*.json")}
+    records = {json.loads(line)["facts"]["key"] for line in (folder / "records.jsonl").read_bytes().splitlines()}
     assert len(records) >= {"table1": 672, "table2": 253}[name]
     assert records <= {cell.key for cell in cells}
-    results_of._refuse_mixed(cell.spec for cell in cells)
+    _report.refuse_mixed(cell.spec for cell in cells)
 
 
 def test_columns_of_another_group_have_cells_of_their_own():
@@ -179,10 +179,18 @@ def test_files_of_one_s_own(tmp_path):
         ("extends: table1\nrows:\n  - {name: A, methods: random}\n", "an entry of row in mine.yaml .*got 'methods'"),
         ("extends: table9\n", "`extends` in mine.yaml to be one of 'table1'"),
         ("rows: [\n", "YAML in .*mine.yaml"),
-        ("extends: table1\nrows:\n", "`rows` in mine.yaml as a list, got None"),
-        ("extends: table1\nimports: brightness\n", "`imports` in mine.yaml as a list, got 'brightness'"),
-        ("extends: table1\nfaithful: 3\n", "`faithful` in mine.yaml as a mapping, got 3"),
-        ("extends: table1\nfaithful: {column: IR, within: x}\n", "`within` of at least 0, got 'x'"),
+        ("extends: table1\nrows:\n", "Expected `array`, got `null` at `rows` of an experiment in mine.yaml"),
+        ("extends: table1\nimports: brightness\n", "Expected `array`, got `str` at `imports` of an experiment in mine"),
+        ("extends: table1\nfaithful: 3\n", "Expected `object`, got `int` at `faithful` of an experiment in mine.yaml"),
+        ("extends: table1\nfaithful: {column: IR, within: x}\n", "Expected `float`, got `str` at `within` of a faith"),
+        ("extends: table1\nfaithful: {column: IR, within: -1}\n", "`within` of at least 0, got -1"),
+        ("extends: table1\nnotes: [1]\n", r"Expected `str`, got `int` at `notes\[0\]` of an experiment in mine.yaml"),
+        ("extends: table1\nseed: zero\n", "Expected `int`, got `str` at `seed` of an experiment in mine.yaml"),
+        ("extends: table1\ninputs: image\n", "`inputs` of .*mine.yaml to be one of 'images', 'graphs', got 'image'"),
+        (
+            "extends: table1\nrows:\n  - {name: A, method: lime, limit: {mnist: all}}\n",
+            "Expected `float`, got `str` at `limit.*` of a row in mine.yaml",
+        ),
         ("extends: table1\nrows: [IG]\n", "a row in mine.yaml as a mapping, got 'IG'"),
         ("extends: table1\ntune_by: {name: x, metric: iroff}\n", "the metric of 'x' in .*did you mean 'irof'"),
         ("extends: table1\ntune_by: {name: x}\n", "a complete column in mine.yaml"),
@@ -316,6 +324,11 @@ columns:
 """
 
 
+def packed(folder: Path) -> dict[str, bytes]:
+    lines = (folder / "records.jsonl").read_bytes().splitlines(keepends=True)
+    return {json.loads(line)["facts"]["key"]: line for line in lines}
+
+
 @pytest.mark.usefixtures("slices")
 def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     file, folder = tmp_path / "small.yaml", tmp_path / "run"
@@ -368,7 +381,7 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
 def test_only_what_is_asked_for_is_done(tmp_path, capsys):
     file, folder = tmp_path / "small.yaml", tmp_path / "run"
     file.write_text(SMALL)
-    begun = results_of.start(str(file), folder, rows=["IG", "Saliency"])
+    begun = results_of.start(load(file), folder, Asked(rows=["IG", "Saliency"]))
     one = next(cell for cell in begun.cells if cell.kind[1] == "IG")
     begun.attempt(one, images.do)  # and then it was killed
     assert main(["run", str(file), "--out", str(folder), "--rows", "random (control)"]) == 0
@@ -377,10 +390,10 @@ def test_only_what_is_asked_for_is_done(tmp_path, capsys):
     assert "3 of 6 cells are still to be done" in out
     done = {cell.key for cell in Run.open(folder).done()}
     assert {cell.kind[1] for cell in Run.open(folder).done()} == {"IG", "random (control)"}
-    everything = results_of.start(str(file), folder)  # more than is there, by the plain command
+    everything = results_of.start(load(file), folder)  # more than is there, by the plain command
     assert done < {cell.key for cell in everything.cells}
     assert len(everything.cells) == 2 * len(EXPERIMENT.rows) == len(Run.open(folder).cells)
-    fewer = results_of.start(str(file), folder, rows=["IG"])  # less than is there
+    fewer = results_of.start(load(file), folder, Asked(rows=["IG"]))  # less than is there
     assert (len(fewer.cells), len(fewer.left())) == (2, 1)
     assert len(Run.open(folder).cells) == len(everything.cells)
 
@@ -395,7 +408,7 @@ def test_a_report_says_where_a_trivial_control_is_best(tmp_path, capsys):
         right, steady = values[cell.spec["method"]]
         return Result({"scores": {"IR": [right, right], "MS": [steady, steady]}})
 
-    results_of.start(str(file), folder, rows=list(values)).work(do)
+    results_of.start(load(file), folder, Asked(rows=list(values))).work(do)
     assert main(["report", str(folder)]) == 0
     told = (
         "On Fashion-MNIST no row beats all equal (control) in MS; there only rows count whose IR is within 3 of the "
@@ -424,19 +437,19 @@ def test_a_column_that_joins_later_leaves_what_is_done(tmp_path, capsys):
     file.write_text(SMALL)
     command = ["run", str(file), "--out", str(folder), "--rows", "IG", "all equal (control)"]
     assert main(command) == 0
-    before = {path.name: path.read_bytes() for path in (folder / "records").glob("*.json")}
+    before = packed(folder)
     assert len(before) == 4
     file.write_text(LATER)
     capsys.readouterr()
     assert main([*command, "--dry-run"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("all "))
     assert line.split()[1:3] + line.split()[4:6] == ["8", "4", "4", "4"]  # cells, inputs, done, left
-    run = results_of.start(str(file), folder, rows=["IG", "all equal (control)"])
+    run = results_of.start(load(file), folder, Asked(rows=["IG", "all equal (control)"]))
     cost = {cell.key: cell.cost for cell in run.cells}
-    assert sorted(cell.key for cell in run.done()) == sorted(name.removesuffix(".json") for name in before)
+    assert sorted(cell.key for cell in run.done()) == sorted(before)
     assert main([*command, "--n", "2"]) == 0  # the first shard of two
     assert main(command) == 0
-    after = {path.name: path.read_bytes() for path in (folder / "records").glob("*.json")}
+    after = packed(folder)
     assert len(after) == 8
     assert {name: after[name] for name in before} == before
     found = Run.open(folder)
@@ -463,14 +476,14 @@ def test_a_column_that_joins_later_leaves_what_is_done(tmp_path, capsys):
 def test_a_report_says_what_it_lacks(tmp_path, capsys, monkeypatch):
     file, folder = tmp_path / "small.yaml", tmp_path / "run"
     file.write_text(SMALL)
-    run = results_of.start(str(file), folder, rows=["IG"])
+    run = results_of.start(load(file), folder, Asked(rows=["IG"]))
     run.work(images.do)
-    path = folder / "records" / f"{run.cells[0].key}.json"
+    path = folder / "records.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     assert main(["report", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert f"The record of {run.cells[0].key} is damaged (not a whole record): fans run does it again" in out
+    assert f"The record of {run.cells[-1].key} is damaged (not a whole record): fans run does it again" in out
     path.write_bytes(whole)
 
     def full(_self: Run, name: str, _content: bytes) -> None:
@@ -493,7 +506,7 @@ def test_a_report_says_what_it_lacks(tmp_path, capsys, monkeypatch):
     assert "computed again, got ModuleNotFoundError: No module named 'brightness'; what made" in capsys.readouterr().err
     Run.create(tmp_path / "other", {"n": 1}, [Cell({"i": 1})])
     assert main(["report", str(tmp_path / "other")]) == 1
-    assert "the run of an experiment in" in capsys.readouterr().err
+    assert "the run of a study in" in capsys.readouterr().err
 
 
 def test_what_a_run_needs_is_asked_for_before_it_begins(tmp_path, capsys, monkeypatch):
@@ -519,10 +532,10 @@ def test_what_a_run_needs_is_asked_for_before_it_begins(tmp_path, capsys, monkey
 def test_a_changed_value_is_found_out(tmp_path):
     file, folder = tmp_path / "small.yaml", tmp_path / "run"
     file.write_text(SMALL)
-    run = results_of.start(str(file), folder, rows=["IG"])
+    run = results_of.start(load(file), folder, Asked(rows=["IG"]))
     run.work(images.do)
-    path = next((folder / "records").glob("*.json"))
-    stored = json.loads(path.read_text())
+    stored = json.loads((folder / "records.jsonl").read_text().splitlines()[0])
+    path = folder / "records" / f"{stored['facts']['key']}.json"
     cell = next(c for c in run.cells if c.key == stored["facts"]["key"])
     values = stored["facts"]["values"]["scores"]["IR"]
     true = list(values)
@@ -546,7 +559,7 @@ def test_a_changed_value_is_found_out(tmp_path):
     with pytest.raises(FansError, match=r"got others \(other model rows\)"):
         verify(0, processor="an abacus")
     with pytest.raises(InputError, match="finished cells to verify, got none"):
-        next(results_of.verify(results_of.start(str(file), tmp_path / "other", rows=["IG"]), 1))
+        next(results_of.verify(results_of.start(load(file), tmp_path / "other", Asked(rows=["IG"])), 1))
 
 
 @pytest.mark.parametrize(

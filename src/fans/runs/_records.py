@@ -79,8 +79,8 @@ class Result:
     timing: Mapping[str, Any] = field(default_factory=dict)
 
 
-Work = str | Callable[[Cell], Result]
-"""What does a cell: a function, or where it is to be found, as `module:function`."""
+Work = Callable[[Cell], Result]
+"""What does a cell."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Doing what is left of a run, here or in processes of their own that may die."""
 
-import importlib
 import multiprocessing
 import os
 import pickle
@@ -20,7 +19,7 @@ from fans.errors import FansError, InputError, Interrupted, check_whole
 from fans.runs._disk import saving
 from fans.runs._ledger import Ledger, Outcome
 from fans.runs._pace import progress
-from fans.runs._records import Cell, Result, Work, allowed, cores, versions
+from fans.runs._records import Cell, Work, allowed, cores, versions
 
 _POLL = 0.2
 """Seconds between two looks at cells that another process has."""
@@ -53,7 +52,8 @@ class Run(Ledger):
         done their records are packed into one file.
 
         Args:
-            do: what does a cell; for several workers a function that can be imported by its name.
+            do: what does a cell; for several workers a function at the top of a module, or a method of what can be
+                pickled.
             workers: processes; with more than one, each is a fresh process that uses its share of the cores, or
                 OMP_NUM_THREADS if that is less. How many threads add up a sum may change its last bit: set
                 OMP_NUM_THREADS=1 for the same records with any number of workers.
@@ -66,12 +66,13 @@ class Run(Ledger):
         """
         check_whole("workers", workers, 1)
         try:
-            function = resolve(do, by_name=workers > 1)
+            if workers > 1:
+                _check_picklable(do)
             with saving(self.folder):
                 self._make_folders()
             board = _Board(self, workers, tell, every)
             if workers == 1:
-                _alone(board, function)
+                _alone(board, do)
             else:
                 _together(board, do)
         except KeyboardInterrupt:
@@ -153,7 +154,7 @@ class _Board:
         self._tell(f"all {n} cells are done")
 
 
-def _alone(board: _Board, do: Callable[[Cell], Result]) -> None:
+def _alone(board: _Board, do: Work) -> None:
     """Do what is left in this process."""
     while board.open:
         if cell := board.take():
@@ -267,13 +268,13 @@ class _Worker:
 def _serve(connection: Any, folder: Path, do: Work) -> None:
     """Do the cells that the parent sends, until it sends no more; end with it if it dies."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    run, function = Ledger(folder, {}, ()), resolve(do)
+    run = Ledger(folder, {}, ())
     try:
         connection.send("ready")
         while True:
             cell, failed_at = connection.recv()
             try:
-                said: object = run.attempt(cell, function, failed_at)
+                said: object = run.attempt(cell, do, failed_at)
             except FansError as error:
                 said = error
             connection.send(said)
@@ -292,18 +293,12 @@ def _ending(code: int | None) -> str:
     return f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
 
 
-def resolve(do: str | Callable[..., Any], *, by_name: bool = False) -> Callable[..., Any]:
-    """Return the function that `do` is or names; with `by_name` it must be one that another process can find."""
+def _check_picklable(do: Work) -> None:
     try:
-        if not isinstance(do, str):
-            if by_name:
-                pickle.dumps(do)
-            return do
-        module, _, name = do.partition(":")
-        return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
-    except (ImportError, AttributeError, ValueError, TypeError, pickle.PicklingError) as error:
+        pickle.dumps(do)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
         raise InputError(
-            f"Expected `do` as 'module:function', or a function at the top of a module, got {do!r} ({error})"
+            f"Expected `do` as what other processes can import, a function at the top of a module, got {do!r} ({error})"
         ) from None
 
 

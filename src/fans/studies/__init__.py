@@ -1,6 +1,8 @@
-"""The paper's studies: what is computed for each of its tables, over `runs`."""
+"""The paper's studies, and yours: what is computed for each table or figure, over `runs`."""
 
+from fans.studies._tables import TableStudy
+from fans.studies._yaml import find_study, load, names
+from fans.studies.base import Asked, Rendered, Study
 from fans.studies.inputs import Dataset
-from fans.studies.table import Experiment, load, names
 
-__all__ = ["Dataset", "Experiment", "load", "names"]
+__all__ = ["Asked", "Dataset", "Rendered", "Study", "TableStudy", "find_study", "load", "names"]

@@ -13,7 +13,7 @@ from fans.engine.settings import Settings
 from fans.explainer import Explainer, Neighbourhood
 from fans.methods.base import Method
 from fans.networks import find_checkpoint, load, read_card
-from fans.studies.table import Plain
+from fans.studies.base import Plain
 
 
 def import_others(spec: Plain) -> None:

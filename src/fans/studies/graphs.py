@@ -16,8 +16,8 @@ from fans.explainer import Explainer
 from fans.metrics import metric
 from fans.modalities.graph.space import GraphEdges
 from fans.runs import Cell, Result
+from fans.studies.base import Plain
 from fans.studies.cells import checkpoint, identify, import_others, kept, price_of_call, training
-from fans.studies.table import Plain
 from fans.types import Array
 
 __all__ = ["check_data", "do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]

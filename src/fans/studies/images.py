@@ -19,8 +19,8 @@ from fans.methods.rivals import ElementMethod
 from fans.metrics import Case, metric
 from fans.modalities.image.space import Image
 from fans.runs import Cell, Result
+from fans.studies.base import Plain
 from fans.studies.cells import all_settings, checkpoint, identify, import_others, kept, price_of_call, training
-from fans.studies.table import Plain
 
 __all__ = ["check_data", "do", "explainer", "identify", "price", "subject", "training"]
 

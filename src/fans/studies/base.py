@@ -1,0 +1,106 @@
+"""What a study is: a question cut into cells, and files that tell the answer from what the cells left behind."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fans.errors import InputError
+from fans.runs import Cell, Ledger, Result
+
+Plain = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How much of a study is asked for, as the options of `fans run` say it.
+
+    Attributes:
+        n: inputs of every dataset, instead of the study's own number.
+        only: names of datasets.
+        rows: names of methods.
+        tune: the search for the methods' settings instead.
+    """
+
+    n: int | None = None
+    only: Sequence[str] | None = None
+    rows: Sequence[str] | None = None
+    tune: bool = False
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A report.
+
+    Attributes:
+        text: for the terminal.
+        files: by name, what is written into the run's folder.
+    """
+
+    text: str
+    files: Mapping[str, bytes]
+
+
+class Study(ABC):
+    """A study: what its cells are, what they cost, what doing one gives, and how the results are shown.
+
+    A subclass with a `kind` registers itself; where it takes no arguments, `fans list experiments` shows it and
+    `fans run` finds it by that name. It implements `plan`, `do` and `render`. Worker processes get it pickled, so it
+    stands at the top of a module and holds plain data.
+
+    Attributes:
+        kind: its registered name, by which a report finds `render` again.
+    """
+
+    kinds: ClassVar[dict[str, type["Study"]]] = {}
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        kind = cls.__dict__.get("kind")
+        if kind is None:
+            return
+        if kind in Study.kinds:
+            raise TypeError(f"Expected a new kind for {cls.__qualname__}, got {kind!r}, taken by {Study.kinds[kind]}")
+        Study.kinds[kind] = cls
+
+    @property
+    def called(self) -> str:
+        """The name that a run stores."""
+        return self.kind
+
+    @abstractmethod
+    def plan(self, asked: Asked) -> list[dict[str, Any]]:
+        """Return the specs of the cells that are asked for (see `fans.runs.Cell`)."""
+
+    def price(self, specs: Sequence[Plain]) -> list[Cell]:
+        """Return these cells with what each costs in model rows; not known by default."""
+        return [Cell(spec) for spec in specs]
+
+    def check(self, cells: Iterable[Cell]) -> None:  # noqa: B027 - many have nothing to check
+        """Raise if what these cells need, their data for one, is not there."""
+
+    def admit(self, asked: Asked, cells: Sequence[Cell], others: Sequence[Cell]) -> None:  # noqa: ARG002
+        """Raise if `others`, which are in the folder of a run already, cannot stand beside its cells; none by default.
+
+        Raises:
+            InputError: they cannot.
+        """
+        if others:
+            raise InputError(
+                f"Expected a folder of {self.called} with the {len(cells)} cells asked for, got {len(others)} others "
+                "in it; choose another folder (--out), or the same settings"
+            )
+
+    @abstractmethod
+    def do(self, cell: Cell) -> Result:
+        """Do one cell, here or in a worker process; for `fans report --verify`, values are lists of numbers by name."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what `render` has to know besides the records, as plain data: it is stored in the run's plan."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def render(cls, run: Ledger) -> Rendered:
+        """Return the report of a run from what is stored in it: `run.plan["about"]` and `run.records()`, no more."""
