@@ -687,7 +687,7 @@ def test_a_module_without_a_gradient(method, module):
     assert found.settings["solver"] == "walks"
     images = torch.rand(8, 1, 24, 24, generator=torch.Generator().manual_seed(0))
     usual = fans.Explainer(nn.Sequential(nn.Flatten(), module()), images)
-    assert usual._n_shared == 2 * 8 + 1  # the background twice, in units of both solvers, and the row that told
+    assert usual._shared.n_rows == 2 * 8 + 1  # the background twice, in units of both solvers, and the row that told
     assert usual.task.space.n_features == fans.Explainer(lambda x: x[:, 0, 0, :2], images).task.space.n_features < 576
 
 

@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "fans"
 
 FLOW = (
-    ("version", "types", "errors", "progress", "moved"),
+    ("version", "types", "errors", "progress", "moved", "modes", "meter", "memory"),
     ("wording", "registry", "files"),
     ("joining",),
     ("result", "explanation"),
@@ -18,7 +18,8 @@ FLOW = (
     ("modalities",),
     ("spaces",),
     ("boosters",),
-    ("model", "outputs", "memory"),
+    ("outputs",),
+    ("model",),
     ("task",),
     ("engine",),
     ("methods",),
@@ -36,7 +37,7 @@ FLOW = (
 """The rooms in the order in which data flows: none imports what comes later, nor what stands beside it."""
 
 CLOSED = {
-    "metrics": {"types", "errors", "registry", "engine", "metrics", "wording"},
+    "metrics": {"types", "errors", "registry", "engine", "metrics", "modes", "wording"},
     "datasets": {"types", "errors", "registry", "files", "datasets", "progress"},
     "networks": {"types", "errors", "registry", "files", "datasets", "networks", "version"},
     "runs": {"types", "errors", "registry", "files", "version", "runs", "wording"},

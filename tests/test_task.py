@@ -1,8 +1,5 @@
 """Any model as one function: what its outputs become, how it is asked, and which of its outputs is explained."""
 
-import platform
-import subprocess
-import sys
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -527,25 +524,6 @@ def test_a_regressor_has_one_target():
 def test_names_of_plain_outputs():
     out = fans.Explainer(logits, ROWS, n_pairs=20, radius=2.0)(X, target=[2, 0, 1])
     assert [out.target_name(i) for i in range(3)] == ["output 2", "output 0", "output 1"]
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
-def test_memory_that_batches_free_is_kept():
-    """Ten times a hundred MiB are 256,000 pages; they are faulted in once."""
-    code = """
-import resource, torch
-from fans.task import _keep_freed_memory
-_keep_freed_memory()
-def batch():
-    parts = [torch.ones(5 * 2**20) for _ in range(5)]
-batch()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(10):
-    batch()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
-    assert int(done.stdout) < 20_000
 
 
 @pytest.mark.parametrize("whole", [False, True])

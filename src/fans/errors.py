@@ -3,7 +3,9 @@
 import difflib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +40,23 @@ class FansWarning(UserWarning):
     """A result that stands, but on weak ground."""
 
 
+_UNSAID: ContextVar[tuple[str, ...]] = ContextVar("fans_unsaid", default=())
+
+
+@contextmanager
+def quiet(about: str = "") -> Iterator[None]:
+    """Give no warnings of ours that contain `about`, in this thread alone: Python's own filters are for all threads."""
+    token = _UNSAID.set((*_UNSAID.get(), about))
+    try:
+        yield
+    finally:
+        _UNSAID.reset(token)
+
+
 def warn(message: str) -> None:
     """Warn the user, at the line of theirs that called into `fans`."""
+    if any(about in message for about in _UNSAID.get()):
+        return
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fans":
         level, frame = level + 1, frame.f_back

@@ -1,6 +1,5 @@
 """`fans.evaluate`: an explanation and some metrics in, one number for each input and metric out."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fans.errors import FansWarning, InputError, extra
+from fans.errors import InputError, extra, quiet
 from fans.explainer import Explainer
 from fans.explanation import Explanation
 from fans.methods.base import Method
@@ -316,8 +315,7 @@ def _explain_with(explainer: Explainer) -> Callable[[Tensor, Tensor, Sequence[in
 
     def explain(inputs: Tensor, target: Tensor, ids: Sequence[int | str]) -> Tensor:
         rows = space.rows(inputs).view(-1, *space.shape)
-        with warnings.catch_warnings():  # a metric's noise leaves the range of the data, as it is meant to
-            warnings.filterwarnings("ignore", ".*in the range of", FansWarning)
+        with quiet("in the range of"):  # of the data, which a metric's noise leaves, as it is meant to
             found = torch.from_numpy(explainer.heatmaps(rows, target.tolist(), list(ids)))
         return space.planes(found.flatten(1))
 

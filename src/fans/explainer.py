@@ -1,7 +1,7 @@
 """`fans.Explainer`: a model and its background in, an `Explanation` out."""
 
+import threading
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, fields, replace
@@ -20,16 +20,17 @@ from fans.engine.perturbation import n_ways
 from fans.engine.settings import Settings
 from fans.engine.tolerance import TOLERANCES, class_tolerance, given_tolerance
 from fans.engine.trials import equals_baseline
-from fans.errors import FansWarning, InputError, Interrupted, check_whole, checked_names, choose, is_number, warn
+from fans.errors import InputError, Interrupted, check_whole, checked_names, choose, is_number, quiet, warn
 from fans.explanation import Explanation, join
 from fans.joining import in_order
 from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
 from fans.modalities.base import FeatureSpace
 from fans.modalities.registry import guess_space, named_space
+from fans.model import Output, TaskKind
 from fans.progress import Progress, watching
 from fans.result import PNS, join_pns
-from fans.task import Output, Task, TaskKind
+from fans.task import Task
 from fans.types import Array
 
 PHASES = ("reference", "scoring", "sweep", "direct", "strict")
@@ -180,11 +181,9 @@ class Explainer:
         check_modality(self.method, self.task)
         self.method = self.method.settle(self.task, self.settings)
         if own_unit and unit != (unit := member.unit_for(model, settings | asdict(self.method))):
-            spent = self.task.predict.n_rows
-            with warnings.catch_warnings():  # told of in the first units
-                warnings.simplefilter("ignore", FansWarning)
-                self.task = Task.bind(model, background, space=guess_space(background, unit), **how)
-            self.task.predict.n_rows += spent
+            with quiet():  # told of in the first units
+                space, meter = guess_space(background, unit), self.task.predict.meter
+                self.task = Task.bind(model, background, space=space, meter=meter, **how)
         if not self.task.space.has_background:  # neighbours are made from the input alone
             self.neighbourhood = replace(self.neighbourhood, n_background=0, local_noise=0.0)
         _warn_of_one_row(self.task)
@@ -195,9 +194,7 @@ class Explainer:
             )
         self.method.check(self.task, self.settings)
         self.effort = effort
-        self._tolerance: Tensor | None = None
-        self._n_shared = self.task.predict.n_rows  # model rows spent once for all inputs, training aside
-        self._training: Mapping[str, Any] = {}
+        self._shared = _Shared(self.task.predict.n_rows)
 
     def __call__(
         self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None, progress: Progress = None
@@ -218,14 +215,17 @@ class Explainer:
         n_inputs, runs = sum(len(part.at) for part in parts), list[_Run]()
         try:
             self.prepare()
-            with self.task.predict.session(), watching(progress, n_inputs, self.rows_an_input) as watch:
+            with (
+                self.task.predict.session(),
+                watching(progress, n_inputs, self.rows_an_input) as watch,
+                self.task.predict.telling(watch.heard),
+            ):
                 for explainer, part in self._each(parts):
                     before = sum(run.done.n for run in runs)
                     runs.append(run := _Run(explainer, part))
-                    with explainer.task.predict.telling(watch.heard):
-                        for block in explainer._blocks(len(part.rows)):
-                            run.done.add(explainer._explain(run.inputs.block(block)))
-                            watch.done(before + block.stop)
+                    for block in explainer._blocks(len(part.rows)):
+                        run.done.add(explainer._explain(run.inputs.block(block)))
+                        watch.done(before + block.stop)
         except KeyboardInterrupt:
             n = sum(run.done.n for run in runs)
             how = f"x[{n}:] with ids={parts[0].ids[n : n + 1]}..." if len(parts) == 1 else "explaining the others"
@@ -244,7 +244,7 @@ class Explainer:
         return explanation
 
     def _each(self, parts: Sequence[Part]) -> "Iterator[tuple[Explainer, Part]]":
-        """Yield each part with this explainer for inputs of its layout; model rows spent on it count as ours."""
+        """Yield each part with this explainer for inputs of its layout."""
         for part in parts:
             if part.task is self.task:
                 yield self, part
@@ -252,11 +252,7 @@ class Explainer:
             self.class_tolerance()  # one for all sizes
             child = copy(self)
             child.task = part.task
-            try:
-                yield child, part
-            finally:
-                self.task.predict.n_rows += part.task.predict.n_rows
-                part.task.predict.n_rows = 0
+            yield child, part
 
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
@@ -274,18 +270,16 @@ class Explainer:
         inputs, rows = _Inputs(self, given), given.rows
         units = self.task.space.units(rows)
         chosen = self.task.space.feature_subset(subset, units, len(rows))
-        before = self.task.predict.n_rows
         found, radii, tolerances = [], [], []
-        with self.task.predict.session():
+        with self.task.predict.session(), self.task.predict.counting() as spent:
             for part in self._blocks(len(rows)):
                 block = inputs.block(part).block
                 estimate, b, c = strict_estimate(self.task, block, chosen[part], "score", self.settings)
                 found.append(estimate)
                 radii.append(b)
                 tolerances.append(c)
-        n_rows = self.task.predict.n_rows - before
         return gather(
-            *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings, n_rows),
+            *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings, spent.n_rows),
         )
 
     @property
@@ -390,8 +384,7 @@ class Explainer:
         `parts`: where a feature's score is that of all its elements together, or a pixel's that of all its channels,
         each gets its share, so that sums over elements mean something.
         """
-        with warnings.catch_warnings():  # told of when they were explained
-            warnings.simplefilter("ignore", FansWarning)
+        with quiet():  # told of when they were explained
             split = self.task.split(x)
         out = []
         for task, rows, at in split:
@@ -469,7 +462,7 @@ class Explainer:
             settings=self._plain_settings(),
             seed=self.seed,
             seconds=0.0,
-            evaluations=evaluations | {"shared": np.array(self._n_shared + int(self._training.get("rows", 0)))},
+            evaluations=evaluations | {"shared": np.array(self._shared.n_rows)},
             confidence=self.settings.confidence,
             kind=self.task.predict.kind,
             change=self.settings.change,
@@ -495,26 +488,54 @@ class Explainer:
 
     def class_tolerance(self) -> Tensor:
         """Return the tolerance of each output `(C,)` where the user set none for each input; found once."""
-        if self._tolerance is None:
-            rule = self.neighbourhood.tolerance
-            kept = (self.neighbourhood.n_background or None) if self.task.space.has_background else None
-            before = self.task.predict.n_rows
-            with self.task.predict.session():
-                self._tolerance = class_tolerance(
-                    *(self.task, rule if isinstance(rule, str) else None, self.settings.change, self.seed), kept
-                )
-            self._n_shared += self.task.predict.n_rows - before
-        return self._tolerance
+        with self._shared.lock:
+            if self._shared.tolerance is None:
+                rule = self.neighbourhood.tolerance
+                kept = (self.neighbourhood.n_background or None) if self.task.space.has_background else None
+                with self.task.predict.session(), self.task.predict.counting() as spent:
+                    self._shared.tolerance = class_tolerance(
+                        *(self.task, rule if isinstance(rule, str) else None, self.settings.change, self.seed), kept
+                    )
+                self._shared.n_once += spent.n_rows
+            return self._shared.tolerance
 
     def prepare(self) -> Mapping[str, Any]:
         """Do what is done once for all inputs: train a method that has to be, find the tolerance.
 
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
-        with self.task.predict.session():
+        with self._shared.lock, self.task.predict.session():
             self.class_tolerance()
-            self._training = self.method.prepare(self.task, self.seed)
-        return self._training
+            self._shared.training = self.method.prepare(self.task, self.seed)
+            return self._shared.training
+
+
+class _Shared:
+    """What is found once for all inputs, by whichever thread needs it first.
+
+    Attributes:
+        n_once: model rows spent on it, training aside.
+        tolerance: of each output `(C,)`, once it is found.
+        training: what training the method cost, once that is done.
+        lock: held while it is found.
+    """
+
+    def __init__(self, n_once: int) -> None:
+        self.n_once = n_once
+        self.tolerance: Tensor | None = None
+        self.training: Mapping[str, Any] = {}
+        self.lock = threading.RLock()
+
+    @property
+    def n_rows(self) -> int:
+        """Model rows spent, training included."""
+        return self.n_once + int(self.training.get("rows", 0))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, lock=threading.RLock())
 
 
 def _refuse_unknown(settings: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -15,8 +15,9 @@ from fans.engine.settings import LITERAL, Closeness, Estimator, Scale, Search, S
 from fans.engine.tolerance import class_tolerance, given_tolerance
 from fans.modalities.base import Distance, FeatureSpace
 from fans.modalities.registry import named_space
+from fans.model import Output, TaskKind
 from fans.result import PNS, join_pns
-from fans.task import Output, Task, TaskKind
+from fans.task import Task
 
 N_COPIES = 49
 """Copies of an input with features missing that are its reference set, besides itself, where there is no background."""
@@ -120,7 +121,7 @@ def pns(
             found.append(_pns_of_part(part, own, *of_part, by_class, grid, settings, seed))
     joined = join_pns(found, [part.at for part in parts])
     warn_if_thin(effective(joined), reference_size(bound), "pass a larger background")
-    return replace(joined, n_evaluations=joined.n_evaluations + (0 if parts[0].task is bound else bound.predict.n_rows))
+    return replace(joined, n_evaluations=bound.predict.n_rows)
 
 
 def _pns_of_part(
@@ -156,7 +157,7 @@ def _pns_of_part(
         radii.append(b)
         used.append(used_here)
     return gather(
-        *(found, chosen, units.present, torch.cat(radii), torch.cat(used), settings, bound.predict.n_rows),
+        *(found, chosen, units.present, torch.cat(radii), torch.cat(used), settings, 0),
     )
 
 

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fans.engine.equations import Change
+from fans.engine.equations import (
+    Change,
+)
 from fans.errors import InputError
 from fans.task import Task
 

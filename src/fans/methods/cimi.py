@@ -24,6 +24,7 @@ from fans.methods.rivals import (
     replacement,
 )
 from fans.methods.trained import Trained
+from fans.modes import global_draws
 from fans.task import Task
 
 
@@ -187,7 +188,7 @@ class Interpreter(nn.Module):
 
     def __init__(self, n_channels: int, n_features: int, width: int) -> None:
         super().__init__()
-        with torch.random.fork_rng(devices=[]):
+        with global_draws():
             self.pixels = nn.Conv2d(n_channels, width, 3, padding=1)
             self.features = nn.Conv2d(n_features, width, 1, bias=False) if n_features else None
             self.inner, self.out = nn.Conv2d(width, 16, 3, padding=1), nn.Conv2d(16, 2, 1)

@@ -57,14 +57,13 @@ class EdgeMask(Method):
 
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Learn masks, as many nodes at a time as fit."""
-        inputs, before = Inputs.of(task, block), task.predict.n_rows
+        inputs, parts = Inputs.of(task, block), []
         size = max(1, task.predict.max_batch // self.copies)
-        parts = []
-        for start in range(0, len(inputs), size):
-            some = inputs.part(slice(start, start + size))
-            with torch.enable_grad():
+        with torch.enable_grad(), task.predict.counting() as spent:
+            for start in range(0, len(inputs), size):
+                some = inputs.part(slice(start, start + size))
                 parts.append(self.masks(some).detach().double() * some.present())
-        n_rows = torch.full((len(inputs),), (task.predict.n_rows - before) // len(inputs))
+        n_rows = torch.full((len(inputs),), spent.n_rows // len(inputs))
         return Scores(torch.cat(parts), None, n_rows)
 
     @abstractmethod

@@ -22,6 +22,7 @@ from fans.methods.edges import TINY, OfLastLayer, TrainedOnEdges, answers, check
 from fans.methods.rivals import Adam, Inputs, check_classes, check_number
 from fans.modalities.graph.space import FittedEdges
 from fans.modalities.graph.union import Joined
+from fans.modes import global_draws
 from fans.task import Task
 
 
@@ -124,9 +125,7 @@ class MixUpExplainer(OfLastLayer):
         if len(lessons) < 2:
             raise InputError(f"Expected at least 2 inputs with edges to train method={self.name!r} on, got 1")
         piece = max(1, lessons.task.predict.max_batch // 4)
-        history = self.descend(network, seed, len(lessons), loss, self.batch, piece)
-        task.predict.n_rows += lessons.task.predict.n_rows
-        return history
+        return self.descend(network, seed, len(lessons), loss, self.batch, piece)
 
     def loss(self, lessons: Inputs, network: Any, seen: Sequence[Tensor], index: Tensor, place: Tensor) -> Tensor:
         """Return the mean loss of nodes `index` `(m,)`, each with another, drawn from positions `place` `(m,)`."""
@@ -278,7 +277,7 @@ class ReFine(TrainedOnEdges):
     def build(self, sizes: Sequence[int]) -> nn.Module:
         """Return one network a class."""
         n_columns, n_classes = sizes
-        with torch.random.fork_rng(devices=[]):
+        with global_draws():
             return nn.ModuleList(EdgeNetwork(n_columns, self.width) for _ in range(n_classes))
 
     def learn(self, task: Task, network: Any, seed: int) -> list[float]:
@@ -290,9 +289,7 @@ class ReFine(TrainedOnEdges):
         def loss(index: Tensor, place: Tensor) -> Tensor:
             return self.loss(lessons.part(index), network, place)
 
-        history = self.descend(network, seed, len(lessons), loss, self.batch, self.batch)
-        task.predict.n_rows += lessons.task.predict.n_rows
-        return history
+        return self.descend(network, seed, len(lessons), loss, self.batch, self.batch)
 
     def loss(self, inputs: Inputs, network: Any, place: Tensor) -> Tensor:
         """Return the loss of some nodes, with samples drawn from positions `place` `(n,)`."""
@@ -333,9 +330,10 @@ class ReFine(TrainedOnEdges):
     def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
         """Tune a copy of the class's network to one node after another; training comes first, if it was not done."""
         network = self.train(task, block.seed)
-        inputs, before = Inputs.of(task, block), task.predict.n_rows
-        scores = [self._tuned(network, inputs.part(slice(i, i + 1))) for i in range(len(inputs))]
-        n_rows = torch.full((len(inputs),), (task.predict.n_rows - before) // len(inputs))
+        inputs = Inputs.of(task, block)
+        with task.predict.counting() as spent:
+            scores = [self._tuned(network, inputs.part(slice(i, i + 1))) for i in range(len(inputs))]
+        n_rows = torch.full((len(inputs),), spent.n_rows // len(inputs))
         return Scores(torch.cat(scores).double() * inputs.present(), None, n_rows)
 
     def _tuned(self, network: Any, inputs: Inputs) -> Tensor:

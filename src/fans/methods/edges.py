@@ -13,6 +13,7 @@ from fans.errors import ModelError, check_whole
 from fans.methods.rivals import Inputs, last_output, probabilities, replacement
 from fans.methods.trained import Trained
 from fans.modalities.graph.space import FittedEdges, message_layers
+from fans.modes import global_draws
 from fans.task import Task
 
 TINY = 1e-12
@@ -67,8 +68,7 @@ def embeddings(task: Task, rows: Tensor) -> Tensor:
     assert isinstance(space, FittedEdges)
     with torch.no_grad():
         if space.level == "node":
-            task.predict.n_rows += 1
-            whole = last_output(layers, partial(space.ask_whole, task.predict.model))
+            whole = last_output(layers, partial(space.ask_whole, task.predict))
             assert whole is not None
             return whole.float()[space.joined(rows).origin]
         pieces: Sequence[Tensor] = torch.split(rows, task.predict.max_batch)
@@ -130,7 +130,6 @@ class OfLastLayer(TrainedOnEdges):
         held, rows = space.together(space.learnable()[:1])
         own = task.on(held, rows)
         found = embeddings(own, rows.to(own.background.dtype)).shape[1]
-        task.predict.n_rows += own.predict.n_rows
         return found, 3 if space.level == "node" else 2
 
     @staticmethod
@@ -142,5 +141,5 @@ class OfLastLayer(TrainedOnEdges):
 
     def build(self, sizes: Sequence[int]) -> nn.Module:
         """Return the network, its weights not drawn yet."""
-        with torch.random.fork_rng(devices=[]):
+        with global_draws():
             return nn.Sequential(nn.Linear(sizes[0] * sizes[1], self.width), nn.ReLU(), nn.Linear(self.width, 1))

@@ -26,6 +26,7 @@ from fans.methods.edges import OfLastLayer, check_layers
 from fans.methods.rivals import Inputs, check_classes, check_number
 from fans.modalities.graph.space import FittedEdges, message_layers
 from fans.modalities.graph.union import fitting, forgetting
+from fans.modes import global_draws
 from fans.task import Task
 
 
@@ -135,24 +136,22 @@ class PGExplainer(OfLastLayer):
         self.draw_weights(network, seed)
         lessons = self.lessons(task, seed)
         algorithm, seen = self._algorithm(network), self.seen(lessons)
-        wrapped(task, algorithm, self.name)  # tells it what the model returns
         n, history = len(lessons), list[float]()
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), alone(task):
+        with global_draws(int(self.key(seed, "samples"))), warnings.catch_warnings(), own_model(task) as model:
             warnings.filterwarnings("ignore", "Converting a tensor with requires_grad")  # they read their loss so
-            torch.manual_seed(int(self.key(seed, "samples")))
+            wrapped(task, model, algorithm, self.name)  # tells it what the model returns
             for epoch in range(self.n_epochs):
                 before, total = deepcopy(network.state_dict()), 0.0
-                for i in self.order(n, seed, epoch).tolist():
-                    x, edges, more = asked(lessons, i)
-                    algorithm.seen = seen[i]
-                    total += algorithm.train(epoch, task.predict.model, x, edges, **more)
-                task.predict.n_rows += n
+                with task.predict.direct(n):
+                    for i in self.order(n, seed, epoch).tolist():
+                        x, edges, more = asked(lessons, i)
+                        algorithm.seen = seen[i]
+                        total += algorithm.train(epoch, model, x, edges, **more)
                 if not math.isfinite(total) or not all(p.isfinite().all() for p in network.parameters()):
                     network.load_state_dict(before)
                     warn(f"PGExplainer's loss was not a number in epoch {epoch}; the network before it is kept")
                     break
                 history.append(total / n)
-        task.predict.n_rows += lessons.task.predict.n_rows
         return history
 
     def _algorithm(self, network: Any) -> Any:
@@ -185,12 +184,12 @@ def _theirs(name: str, asker: str) -> Any:
         raise extra("torch_geometric", "graph", f"method={asker!r}") from None
 
 
-def wrapped(task: Task, algorithm: Any, name: str) -> Any:
+def wrapped(task: Task, model: Any, algorithm: Any, name: str) -> Any:
     """Return PyTorch Geometric's explainer of this model."""
     space: Any = task.space
     mode = "binary" if task.predict.n_outputs == 1 else "multiclass"
     return _theirs("Explainer", name)(
-        task.predict.model,
+        model,
         algorithm=algorithm,
         explanation_type="phenomenon",
         edge_mask_type="object",
@@ -203,10 +202,14 @@ def wrapped(task: Task, algorithm: Any, name: str) -> Any:
 
 
 @contextmanager
-def alone(task: Task) -> Iterator[None]:
-    """Let PyTorch Geometric call the model: it gets the outputs alone, and leaves no trace."""
-    with without_masks(task.predict.model), task.space.unwrap.inside(task.predict.model):
-        yield
+def own_model(task: Task) -> Iterator[Any]:
+    """Yield a copy of the model for PyTorch Geometric to put masks into, which other threads do not see.
+
+    It returns the outputs alone.
+    """
+    model = deepcopy(task.predict.model)
+    with without_masks(model), task.space.unwrap.inside(model):
+        yield model
 
 
 @contextmanager
@@ -246,11 +249,16 @@ def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tens
     """Ask for one node's mask after another; `seen` is what the model makes of each one's nodes, where that is read."""
     task, space = inputs.task, inputs.task.space
     assert isinstance(space, FittedEdges)
-    made = wrapped(task, algorithm, method.name)
     scores = torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
     seeds, n_edges = inputs.keys(method.name).tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
     n_bad, n_rows = 0, method.cost(space.n_features)
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]), alone(task):
+    with (
+        torch.enable_grad(),
+        global_draws(),
+        own_model(task) as model,
+        task.predict.direct(len(inputs) * n_rows),
+    ):
+        made = wrapped(task, model, algorithm, method.name)
         for i in range(len(inputs)):
             x, edges, more = asked(inputs, i)
             if seen is not None:
@@ -261,5 +269,4 @@ def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tens
             scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
     if n_bad:
         warn(f"{method.label}'s mask was not a number for {n_bad} of {len(inputs)} inputs; those edges score 0")
-    task.predict.n_rows += len(inputs) * n_rows
     return Scores(scores / inputs.units.n_elements, None, torch.full((len(inputs),), n_rows))

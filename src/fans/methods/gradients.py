@@ -18,6 +18,7 @@ from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import check_whole, choose, warn
 from fans.methods.rivals import ElementMethod, Inputs, check_number, gradient
+from fans.modes import only_here
 from fans.task import Task
 
 MODALITIES = ("table", "image")
@@ -399,7 +400,7 @@ def _hooked(
     enter: Callable[..., Any],
     leave: Callable[..., Any] | None = None,
 ) -> Iterator[None]:
-    """Call `enter` before, and `leave` after, each module of some kinds; the hooks are gone afterwards.
+    """Call `enter` before, and `leave` after, each module of some kinds, in this thread; the hooks are gone afterwards.
 
     `enter` gives the module a copy of its input. What a module would have overwritten, it overwrites all the same.
     """
@@ -417,12 +418,12 @@ def _hooked(
             if isinstance(part, kinds):
                 in_place = getattr(part, "inplace", False)
                 if in_place:
-                    handles.append(part.register_forward_pre_hook(stash))
-                handles.append(part.register_forward_pre_hook(enter))
+                    handles.append(part.register_forward_pre_hook(only_here(stash)))
+                handles.append(part.register_forward_pre_hook(only_here(enter)))
                 if leave is not None:
-                    handles.append(part.register_forward_hook(leave))
+                    handles.append(part.register_forward_hook(only_here(leave)))
                 if in_place:
-                    handles.append(part.register_forward_hook(overwrite))
+                    handles.append(part.register_forward_hook(only_here(overwrite)))
         yield
     finally:
         for handle in handles:

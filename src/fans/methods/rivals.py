@@ -15,6 +15,7 @@ from fans.engine.settings import Settings
 from fans.errors import InputError, ModelError, is_number
 from fans.methods.base import Method, Scores
 from fans.modalities.base import Fixed, OfSample, Units
+from fans.modes import only_here
 from fans.task import Task
 
 
@@ -115,9 +116,10 @@ def gradient(out: Tensor, leaf: Tensor) -> Tensor:
 
 
 def last_output(layers: Sequence[nn.Module], ask: Callable[[], object]) -> Tensor | None:
-    """Call `ask`, and return what the last of some layers to run returned; None if none did."""
+    """Call `ask`, and return what the last of some layers to run in it returned; None if none did."""
     last = list[Tensor]()
 
+    @only_here
     def take(_: nn.Module, __: tuple[object, ...], out: Tensor) -> None:
         last[:] = [out]
 
@@ -188,10 +190,9 @@ class ElementMethod(Method):
         """Score elements, as many inputs at a time as fit; pool them to features."""
         inputs = Inputs.of(task, block)
         size = max(1, task.predict.max_batch // self.at_once(task.space.n_features))
-        parts, before = [], task.predict.n_rows
-        for start in range(0, len(inputs), size):
-            with torch.enable_grad():
-                parts.append(self.elements(inputs.part(slice(start, start + size))).detach().double())
-        n_rows = torch.full((len(inputs),), (task.predict.n_rows - before) // len(inputs))
+        pieces = (inputs.part(slice(start, start + size)) for start in range(0, len(inputs), size))
+        with torch.enable_grad(), task.predict.counting() as spent:
+            parts = [self.elements(piece).detach().double() for piece in pieces]
+        n_rows = torch.full((len(inputs),), spent.n_rows // len(inputs))
         units = inputs.units
         return Scores(units.collect(torch.cat(parts)[:, None])[:, 0] / units.n_elements, None, n_rows)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ from fans.files import write
 from fans.methods.base import Method
 from fans.methods.rivals import Adam, check_number
 from fans.task import Task
+
+_TRAINING = threading.RLock()
+"""Threads train one network at a time, lest two of them train the same one."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +133,22 @@ class Trained(Method):
 
     def train(self, task: Task, seed: int = 0) -> Any:
         """Return the network of a task, trained the first time; the same seed, the same one."""
-        kept = self._kept
-        if kept.network is not None and self._serves(task, seed):
+        with _TRAINING:
+            kept = self._kept
+            if kept.network is None or not self._serves(task, seed):
+                kept = self.__dict__["_kept"] = self._trained(task, seed)
             return kept.network
-        started, before = time.perf_counter(), task.predict.n_rows
-        with task.predict.session():
+
+    def _trained(self, task: Task, seed: int) -> "_Kept":
+        """Train a network for a task."""
+        started = time.perf_counter()
+        with task.predict.session(), task.predict.counting() as spent:
             sizes = self.sizes(task)
             network = self.build(sizes)
             with torch.enable_grad():
                 loss = self.learn(task, network, seed)
-        cost = {"seconds": time.perf_counter() - started, "rows": task.predict.n_rows - before, "loss": loss}
-        self.__dict__["_kept"] = _Kept(network.requires_grad_(False).eval(), sizes, task, seed, cost)
-        return network
+        cost = {"seconds": time.perf_counter() - started, "rows": spent.n_rows, "loss": loss}
+        return _Kept(network.requires_grad_(False).eval(), sizes, task, seed, cost)
 
     def _serves(self, task: Task, seed: int) -> bool:
         """Tell whether the network that is kept is for this task; a loaded one refuses what it does not fit."""

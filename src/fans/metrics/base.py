@@ -3,17 +3,18 @@
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Integral
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fans.engine.draws import stream_keys
 from fans.errors import FansError, InputError, ModelError, check_whole, choose
+from fans.modes import evaluating
 from fans.registry import Registered
 
 Id = int | str
@@ -253,17 +254,9 @@ class Case:
         return made
 
 
-@contextmanager
-def evaluation_mode(model: Model) -> Iterator[None]:
-    """Hold a torch module in evaluation mode, restored afterwards, whatever happens."""
-    modes = [(part, part.training) for part in model.modules()] if isinstance(model, nn.Module) else []
-    try:
-        for part, _ in modes:
-            part.training = False
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
+def evaluation_mode(model: Model) -> AbstractContextManager[None]:
+    """Hold a torch module in evaluation mode, restored afterwards, whatever happens and whoever else asks it."""
+    return evaluating(model)
 
 
 @dataclass(frozen=True)

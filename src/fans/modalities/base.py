@@ -8,8 +8,9 @@ features `(n, F)`. Features may lie elsewhere in every input (superpixels do), w
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -185,6 +186,15 @@ class Oddity:
     remedy: str
 
 
+class Caller(Protocol):
+    """What a space may ask of the caller of the user's model."""
+
+    model: Any
+
+    def direct(self, n_rows: int) -> AbstractContextManager[Any]:
+        """Yield the model to whoever calls it with something other than rows, which count as so many."""
+
+
 # --- Spaces ----------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +287,7 @@ class FittedSpace(ABC):
         """Why a module's outputs have no gradient with respect to the rows; empty where they have one."""
         return ""
 
-    def meet(self, model: Any) -> None:  # noqa: B027 - most have nothing to learn
+    def bind_model(self, caller: Caller) -> None:  # noqa: B027 - most have nothing to learn
         """Learn what the space has to know of the model, before anything is encoded."""
 
     @abstractmethod

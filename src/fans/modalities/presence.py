@@ -53,7 +53,7 @@ class FittedPresence(FittedSpace):
                 f"Expected baseline=0 for {self.things}, where what is missing is not there, got {got}; "
                 f"{self.baseline_remedy}"
             )
-        return OfSample(torch.zeros_like)
+        return OfSample(self.zero)
 
     def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:  # noqa: ARG002
         """Return 1 for each feature that differs: it is missing."""

@@ -1,5 +1,6 @@
 """The outputs of a model, out of what it returns them in: a tuple, a dict, an object with `logits`."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import warn
+
+_SAYING = threading.Lock()
 
 
 class Unwrap:
@@ -38,8 +41,9 @@ class Unwrap:
         found = next((name for name in ("logits", *parts) if _is_floats(parts.get(name))), None)
         if found is None:
             return out
-        if not self._said:
-            self._said = True
+        with _SAYING:
+            said, self._said = self._said, True
+        if not said:
             what = f"item {found}" if isinstance(found, int) else f"`{found}`"
             warn(
                 f"Took {what} of the {type(out).__name__} that the model returns as its outputs; if another is meant, "

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import InputError, ModelError, check_whole, choose, warn
-from fans.modalities.base import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
+from fans.modalities.base import Baseline, Caller, Distance, FeatureSpace, FittedSpace, OfSample, Units
 from fans.modalities.graph.computation import Cutting, Graph, Told, cut, graphs_in, whole
 from fans.modalities.graph.union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
 
@@ -133,8 +133,9 @@ class _FittedGraph(FittedSpace):
 
     # --- The model -----------------------------------------------------------------------------------------------
 
-    def meet(self, model: Any) -> None:
+    def bind_model(self, caller: Caller) -> None:
         """Learn how the model takes edges and how far it looks, from its signature and its answers."""
+        model = caller.model
         if not callable(model):
             raise ModelError(f"Expected a model that takes (x, edge_index, ...), got {type(model).__name__}")
         known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
@@ -149,7 +150,7 @@ class _FittedGraph(FittedSpace):
                 f"got {type(model).__name__} without; pass a single graph to explain its nodes"
             )
         if self.level == "node":
-            self._settle_depth(model, self._some()[:8])
+            self._settle_depth(caller, self._some()[:8])
 
     def _some(self) -> list[int]:
         """Return some inputs that have edges, spread over all."""
@@ -165,17 +166,16 @@ class _FittedGraph(FittedSpace):
         n = min(_CALIBRATING, len(able))
         return [able[i * len(able) // n] for i in range(n)]
 
-    def _settle_depth(self, model: Any, tried: list[int]) -> None:
-        """Find how many hops it takes for a cutting to be told as the whole graph is."""
-        graph = self.graphs[0]
-        expected = self._outputs_on_whole(model, graph)[tried]
+    def _settle_depth(self, caller: Caller, tried: list[int]) -> None:
+        """Find the hop count at which the subgraph gives the full graph's output."""
+        expected = _plain(self.ask_whole(caller))[tried]
         if len(expected) and expected.ndim != 2:
             raise ModelError(f"Expected outputs (nodes, classes) from the model, got {tuple(expected.shape)}")
-        layers = len(message_layers(model))
+        layers = len(message_layers(caller.model))
         candidates = [self._hops] if self._hops is not None else [*range(max(layers, 1), max(layers, 1) + 4)]
         for hops in candidates:
             self._hops = hops
-            found = self._answers(model, tried)
+            found = self._answers(caller, tried)
             if _alike(found, expected):
                 return
         raise ModelError(
@@ -183,9 +183,12 @@ class _FittedGraph(FittedSpace):
             "got other outputs on the cut graph than on the whole; pass GraphEdges(hops=...) as large as its reach"
         )
 
-    def _outputs_on_whole(self, model: Any, graph: Graph) -> Tensor:
+    def ask_whole(self, caller: Caller) -> Any:
+        """Run the model on the whole graph that nodes are of, which counts as one row."""
+        graph = self.graphs[0]
         also = self._also(graph.weight, graph.attributes)
-        return _plain(self.unwrap(run(model, graph.as_given(graph.x), graph.edge_index, also), len(graph)))
+        with caller.direct(1) as model:
+            return self.unwrap(run(model, graph.as_given(graph.x), graph.edge_index, also), len(graph))
 
     def _also(
         self, weight: Tensor, attributes: Mapping[str, Tensor], row_of_node: Tensor | None = None
@@ -196,14 +199,15 @@ class _FittedGraph(FittedSpace):
             out[self._told.gate] = weight[:, None] if self._told.column else weight
         return out | ({"batch": row_of_node} if self.level == "graph" and row_of_node is not None else {})
 
-    def _answers(self, model: Any, names: list[int], kept: float = 2.0) -> Tensor:
+    def _answers(self, caller: Caller, names: list[int], kept: float = 2.0) -> Tensor:
         """Return the model's outputs on inputs with some of their edges dropped, none by default."""
         with_edges = copy(self)
         with_edges._hold([self._cutting(name) for name in names])
         rows = with_edges.rows_of_all()
         dropped = (torch.arange(rows.shape[1] - 1) * 0.6180339887) % 1 >= kept  # spread evenly, no draws needed
         rows[:, 1:][:, dropped] = 0
-        return _plain(with_edges.ask(model, rows))
+        with caller.direct(len(rows)) as model:
+            return _plain(with_edges.ask(model, rows))
 
     def ask(self, model: Any, rows: Tensor, links: Tensor | None = None) -> Any:
         """Run the model on the disjoint union of all rows' graphs, with `links` `(2, m)` between their nodes if asked.
@@ -399,15 +403,15 @@ class FittedEdges(_FittedGraph):
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
 
-    def meet(self, model: Any) -> None:
+    def bind_model(self, caller: Caller) -> None:
         """Also see whether a weight of 0 is as good as no edge; where it is not, edges are removed instead."""
-        super().meet(model)
+        super().bind_model(caller)
         if not self._weighs:
             return
         tried = self._some()[:4]
-        by_weight = self._answers(model, tried, kept=0.5)
+        by_weight = self._answers(caller, tried, kept=0.5)
         self._weighs = False
-        self._weighs = _alike(by_weight, self._answers(model, tried, kept=0.5))
+        self._weighs = _alike(by_weight, self._answers(caller, tried, kept=0.5))
         if not self._weighs:
             warn(
                 f"The model takes `{self._told.gate}`, but an edge of weight 0 is not like none to it; edges are "
@@ -474,10 +478,6 @@ class FittedEdges(_FittedGraph):
         part = copy(self)
         part._hold([self._cutting(name) for name in names])
         return part, part.rows_of_all()
-
-    def ask_whole(self, model: Any) -> Any:
-        """Run the model on the whole graph that nodes are of."""
-        return self._outputs_on_whole(model, self.graphs[0])
 
     def joined(self, rows: Tensor) -> Joined:
         """Return the graphs of rows side by side, all edges as they are."""

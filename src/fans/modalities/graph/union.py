@@ -1,8 +1,9 @@
 """Many perturbed copies of cuttings side by side, as one graph that a model takes in one pass."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from fans.modalities.graph.computation import Cutting
+from fans.modes import Held
 
 WIDE = 64
 """More columns than this and copies of nodes share their first layer."""
@@ -206,15 +208,17 @@ def run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any
         return model(x, edge_index, **dict(zip(extra, rest, strict=True)))
 
 
-@contextmanager
-def forgetting(model: Any) -> Iterator[None]:
+def forgetting(model: Any) -> AbstractContextManager[None]:
     """Have layers with `cached=True` compute anew what they keep of the first edges they saw; restored afterwards."""
-    layers = [m for m in model.modules() if getattr(m, "cached", False) is True] if isinstance(model, nn.Module) else []
-    before = [{k: v for k, v in vars(m).items() if k == "cached" or k.startswith("_cached")} for m in layers]
-    try:
-        for layer, known in zip(layers, before, strict=True):
-            vars(layer).update(dict.fromkeys(known), cached=False)
-        yield
-    finally:
-        for layer, known in zip(layers, before, strict=True):
-            vars(layer).update(known)
+    return _forgetting(model.modules() if isinstance(model, nn.Module) else ())
+
+
+def _forget(layer: nn.Module) -> Callable[[], None] | None:
+    if getattr(layer, "cached", False) is not True:
+        return None
+    known = {k: v for k, v in vars(layer).items() if k == "cached" or k.startswith("_cached")}
+    vars(layer).update(dict.fromkeys(known), cached=False)
+    return partial(vars(layer).update, known)
+
+
+_forgetting: Held[nn.Module] = Held(_forget)

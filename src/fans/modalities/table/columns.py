@@ -4,6 +4,7 @@ Numbers, moments, lengths of time and ordered categories can be subtracted. Text
 codes, which only tell whether two are the same.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -173,6 +174,10 @@ class Ranks(Column):
         return pd.Categorical.from_codes(np.where(numbers == MISSING, -1, numbers).astype(np.int64), dtype=self.dtype)
 
 
+_NUMBERING = threading.Lock()
+"""Held while values that were not seen before get codes."""
+
+
 class Words(Column):
     """Text, booleans, categories without an order, and numbers that are codes: missing is a value like others."""
 
@@ -202,9 +207,10 @@ class Words(Column):
         import pandas as pd
 
         column = self._converted(column, what)
-        new = column[~column.isin(self._known)].drop_duplicates()
-        if len(new):
-            self._known = pd.concat([self._known, new] if len(self._known) else [new], ignore_index=True)
+        with _NUMBERING:
+            new = column[~column.isin(self._known)].drop_duplicates()
+            if len(new):
+                self._known = pd.concat([self._known, new] if len(self._known) else [new], ignore_index=True)
         codes: Floats = pd.Index(self._known).get_indexer(pd.Index(column)).astype(np.float64)
         return codes
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import InputError, ModelError
-from fans.modalities.base import FeatureSpace, FittedSpace, Units, is_sparse, refuse_empty
+from fans.modalities.base import Caller, FeatureSpace, FittedSpace, Units, is_sparse, refuse_empty
 from fans.modalities.presence import TYPICAL, FittedPresence
 from fans.types import Array
 
@@ -100,8 +100,9 @@ class FittedSparse(_Columns):
         """The column of each name."""
         return {name: j for j, name in enumerate(self.names_of(np.arange(self.n_columns)))}
 
-    def meet(self, model: Any) -> None:
+    def bind_model(self, caller: Caller) -> None:
         """Refuse a torch module, which takes tensors."""
+        model = caller.model
         if isinstance(model, nn.Module):
             raise ModelError(
                 f"Expected a model that takes sparse rows, got {type(model).__name__}, a torch module, which takes "
