@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fans import keep_freed_memory
 from fans.files import write
 
 Floats = npt.NDArray[np.float64]
@@ -71,7 +72,11 @@ def loans(n: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
 def parse_arguments(
     description: str, name: str, among: Sequence[str] = (), commit: str | None = None, seed: int | None = None
 ) -> argparse.Namespace:
-    """Read `--quick` and `--out`, and where there are such `--only`, some of the parts, `--commit` and `--seed`."""
+    """Read `--quick` and `--out`, and where there are such `--only`, some of the parts, `--commit` and `--seed`.
+
+    Freed memory is kept from now on, as by the command line.
+    """
+    keep_freed_memory(children=True)
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how well")
     default = Path(__file__).parent / "results" / f"{name}.json"

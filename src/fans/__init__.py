@@ -6,6 +6,7 @@ from fans.evaluation import evaluate
 from fans.explainer import Explainer
 from fans.explanation import Explanation, load
 from fans.hypothesis import pns
+from fans.memory import keep_freed_memory
 from fans.result import PNS
 from fans.version import __version__
 
@@ -21,6 +22,7 @@ __all__ = [
     "ModelError",
     "__version__",
     "evaluate",
+    "keep_freed_memory",
     "load",
     "pns",
     "spaces",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fans.errors import FansError, InputError, choose
+from fans.memory import keep_freed_memory
 from fans.version import __version__
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `fans`; return 0 done, 1 a failure told in one sentence, 2 wrong usage, 130 interrupted."""
     chosen = _parser().parse_args(arguments)
+    keep_freed_memory(children=True)
     run: Callable[[argparse.Namespace], None] = chosen.run
     try:
         run(chosen)
