@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fans
-from tests.test_graph_space import Net, Pooled, edges_of, random_graph
+from tests.modalities.graph.test_space import Net, Pooled, edges_of, random_graph
 
 explain = pytest.importorskip("torch_geometric.explain")
 from torch_geometric.loader import DataLoader  # noqa: E402

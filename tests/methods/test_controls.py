@@ -12,7 +12,7 @@ from fans.methods.base import Method
 from fans.methods.controls import Control
 from fans.spaces import Image, Table
 from fans.types import Array
-from tests.test_graph_space import Net, kept, random_graph
+from tests.modalities.graph.test_space import Net, kept, random_graph
 
 NAMES = sorted(name for name, member in Method.registry.items() if issubclass(member, Control))
 IMAGE = np.array([[[1.0, 3.0, 0.0, 0.0], [5.0, 7.0, 0.0, 2.0]], [[0.0, 0.0, 8.0, 8.0], [0.0, 4.0, 8.0, 8.0]]])

@@ -12,8 +12,8 @@ from fans.methods import gnn_explainer
 from fans.methods.edge_masks import CF2, NSEG
 from fans.methods.rivals import Inputs
 from fans.spaces import GraphEdges
-from tests.explainers import blocks
-from tests.test_graph_space import Net, Triangle, random_graph, undirected
+from tests.methods import blocks
+from tests.modalities.graph.test_space import Net, Triangle, random_graph, undirected
 
 geometric = pytest.importorskip("torch_geometric")
 

@@ -13,7 +13,7 @@ from fans.engine import draws
 from fans.methods.igos_plus_plus import IGOSPlusPlus
 from fans.methods.rivals import Inputs
 from fans.spaces import Image
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 SETTINGS: dict[str, Any] = {
     "n_steps": 6,

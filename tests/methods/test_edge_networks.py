@@ -12,7 +12,7 @@ from fans.engine import draws
 from fans.methods.edge_networks import EdgeNetwork, MixUpExplainer, ReFine, concrete
 from fans.methods.edges import embeddings
 from fans.methods.trained import Trained
-from tests.test_graph_space import Net, random_graph, undirected
+from tests.modalities.graph.test_space import Net, random_graph, undirected
 
 geometric = pytest.importorskip("torch_geometric")
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import fans
-from tests.test_graph_space import Net, edges_of, kept, probabilities, random_graph
+from tests.modalities.graph.test_space import Net, edges_of, kept, probabilities, random_graph
 
 pytest.importorskip("torch_geometric")
 

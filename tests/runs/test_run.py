@@ -28,9 +28,9 @@ from fans import runs
 from fans.errors import FansError, InputError, Interrupted
 from fans.runs import Cell, Record, Result, Run, _disk, _ledger, _pace, _records, _run, describe, progress
 from fans.version import __version__
-from tests.runs_helper import PLAN, cells, do
+from tests.runs.helper import PLAN, cells, do
 
-HELPER = Path(__file__).with_name("runs_helper.py")
+HELPER = Path(__file__).with_name("helper.py")
 KEYS = [cell.key for cell in cells(12)]
 PATIENCE = 150
 """Seconds until something counts as hanging: many processes at once start slowly on a busy machine."""
@@ -263,7 +263,7 @@ def test_a_cell_that_raises(tmp_path, launch, begun, whole, trouble, workers):
     assert Counter(begun.keys) == Counter(KEYS), "the others go on"
     text = (folder / "failures" / f"{KEYS[2]}.txt").read_text()
     assert text.startswith(f"{reason}\n\nTraceback (most recent call last):\n")
-    assert "runs_helper.py" in text
+    assert "helper.py" in text
     assert Run.open(folder).failures() == {KEYS[2]: reason}
     assert finish(launch(folder))[:2] == (0, "going on: 11 of 12 cells are done\nall 12 cells are done\n")
     assert begun.keys[12:] == [KEYS[2]]
@@ -783,11 +783,11 @@ def test_the_key():
     assert Cell(turned, 99).key == key, "neither order nor cost nor the type of a sequence matters"
     assert Cell({**spec, "seed": 0}).key != key
     for seed in ("0", "1"):
-        code = f"from tests.runs_helper import Cell; print(Cell({turned!r}, 3).key)".replace("np.float64", "float")
+        code = f"from tests.runs.helper import Cell; print(Cell({turned!r}, 3).key)".replace("np.float64", "float")
         printed = subprocess.run(  # noqa: S603
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=HELPER.parents[1],
+            cwd=HELPER.parents[2],
             capture_output=True,
             text=True,
             check=True,

@@ -12,7 +12,7 @@ import fans
 from fans.methods.extremal_perturbation import ExtremalPerturbation
 from fans.methods.rivals import Inputs
 from fans.spaces import Image
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 SETTINGS: dict[str, Any] = {
     "areas": (0.1, 0.3),

@@ -23,7 +23,7 @@ from fans.methods.fans.relaxed import Climb, Step, integrated_gradients
 from fans.modalities.base import Fixed, Noise
 from fans.spaces import Image
 from tests import oracles
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 # The samples of most tests are few on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")

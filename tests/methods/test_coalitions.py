@@ -14,7 +14,7 @@ from fans.methods.coalitions import KernelShap, _cosine, _draw, _shapley_coaliti
 from fans.methods.rivals import Inputs
 from fans.modalities.base import Blocks
 from fans.spaces import Image
-from tests.explainers import blocks
+from tests.methods import blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")
 

@@ -16,7 +16,7 @@ from fans.methods.fans.game import Observed, _changed, _samples, fit
 from fans.methods.fans.subset import Selection, _between, _size, coarse_sizes, inward, n_fine, n_sizes, smallest_subset
 from fans.spaces import Table
 from tests import oracles
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 WEIGHTS = np.array([2.0, -1.5, 1.0, 0.0])
 

@@ -23,7 +23,7 @@ from fans.modalities.base import DrawnRows, Noise
 from fans.networks import load
 from fans.spaces import GraphEdges, Image
 from fans.studies.graphs import nodes_in_order
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 # The samples of most tests are few on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore:.* estimates rest on:fans.FansWarning")

@@ -13,7 +13,7 @@ from fans.engine import draws
 from fans.methods.meaningful_perturbation import MeaningfulPerturbation
 from fans.methods.rivals import Inputs
 from fans.spaces import Image
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 SETTINGS: dict[str, Any] = {
     "n_steps": 20,

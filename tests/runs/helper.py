@@ -1,4 +1,4 @@
-"""A small experiment to kill: `python tests/runs_helper.py FOLDER` does it, as often as it takes."""
+"""A small experiment to kill: `python tests/runs/helper.py FOLDER` does it, as often as it takes."""
 
 import argparse
 import errno
@@ -12,7 +12,7 @@ from pathlib import Path
 
 if "fans" not in sys.modules:  # alone: the runner needs nothing of the rest, and torch takes seconds to load
     package = types.ModuleType("fans")
-    package.__path__ = [str(Path(__file__).parents[1] / "src" / "fans")]
+    package.__path__ = [str(Path(__file__).parents[2] / "src" / "fans")]
     sys.modules["fans"] = package
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # inherited from a shell that put the tests in the background
