@@ -16,7 +16,7 @@ from fans.errors import InputError
 from fans.task import Task
 
 BATCHES = 32
-"""Of the model, in a stage of a block of inputs: of every stage the last batch is not full."""
+"""Model batches a stage of one block of inputs takes; larger blocks waste less on the last one, which is not full."""
 
 
 def per_input(name: str, value: Any, n_inputs: int, *, positive: bool) -> Tensor:

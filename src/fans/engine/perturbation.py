@@ -14,7 +14,7 @@ from fans.errors import InputError
 from fans.modalities.base import DrawnRows, Fixed, Mixed, Noise
 from fans.task import Task
 
-MANY = 64
+SHARE_DRAWS_ABOVE = 64
 """More features than this, and a draw that is used twice is not made twice."""
 
 MOST_EXACT_ROWS = 2**24
@@ -163,7 +163,7 @@ def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: floa
 
     def hits(job: Tensor, place: Tensor) -> Tensor:
         keys = jobs.hit_keys[job]
-        if n_features <= MANY:
+        if n_features <= SHARE_DRAWS_ABOVE:
             return draws.bernoulli(keys, place, n_features, phi) & jobs.subset.index_select(0, job)
         # Subsets and sides of an input share its draws, which take longer than looking up who has the same.
         changes = torch.cat([torch.zeros(1, dtype=torch.int64), (keys[1:] != keys[:-1]).long()]).cumsum(0)

@@ -224,7 +224,7 @@ def test_hits_that_subsets_share_are_those_drawn_for_each(monkeypatch):
     background, x = rng.normal(size=(20, 70)), rng.normal(size=(3, 70))
     explainers = [fans.Explainer(lambda rows: rows[:, :5].sum(1), background, n_pairs=50, phi=0.3) for _ in range(2)]
     shared = explainers[0](x)
-    monkeypatch.setattr(perturbation, "MANY", 10**9)
+    monkeypatch.setattr(perturbation, "SHARE_DRAWS_ABOVE", 10**9)
     apart = explainers[1](x)
     for name in ("scores", "subset", "pns", "interval"):
         np.testing.assert_array_equal(getattr(shared, name), getattr(apart, name))
