@@ -7,18 +7,16 @@ minutes; needs FANS_DATA); writes the record and `docs/images/budget.png`.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans.evaluation import node_cases
 from fans.files import writing
-from fans.metrics import Case, metric
+from fans.metrics import metric
 from fans.report.tables import entry
 from fans.spaces import Image
 from fans.studies import graphs, images, load
@@ -58,7 +56,7 @@ def spent(explainer: fans.Explainer, before: int, n: int) -> float:
     return (explainer.task.predict.n_rows - before) / n
 
 
-def noted(rows: float, **values: Sequence[float]) -> dict[str, float]:
+def noted(rows: float, **values: Any) -> dict[str, float]:
     """Return the means of metrics over inputs, with their intervals, and the rows behind them."""
     out = {"rows": rows}
     for name, each in values.items():
@@ -70,17 +68,15 @@ def noted(rows: float, **values: Sequence[float]) -> dict[str, float]:
 def on_images(n_images: int, n_budgets: int) -> Figures:
     own = load("table1").dataset(IMAGES)
     given, at = images.subject(IMAGES, own.model, own.n_background), own.positions("reported", n_images)
-    x, ids = given.images(at.start, at.stop), list(at)
-    with torch.no_grad():
-        target = given.model(x).argmax(1)
+    x, judges = given.images(at.start, at.stop), {"IROF": metric("irof"), "insertion": metric("insertion")}
     figures, cache = Figures(), dict[Any, Any]()
     for name, settings in budgets(SAMPLING, "table1", IMAGES, n_budgets):
         made = fans.Explainer(given.model, given.background, seed=SEED, **settings)
         before = made.task.predict.n_rows
-        scores = torch.from_numpy(made.heatmaps(x, target.tolist(), ids))
-        case = Case(given.ask, x, scores, target, ids, SEED, made.task.predict.n_seen, cache=cache)
-        found = {"IROF": metric("irof")(case).tolist(), "insertion": metric("insertion")(case).tolist()}
-        figures.setdefault(name, []).append(noted(spent(made, before, len(x)), **found))
+        attribution = made.attribute(x, ids=list(at))
+        rows = spent(made, before, len(x))
+        found = fans.evaluate(attribution, judges, explainer=made, cache=cache)
+        figures.setdefault(name, []).append(noted(rows, **found.values))
     return figures
 
 
@@ -92,9 +88,10 @@ def on_nodes(n_nodes: int | None, n_budgets: int) -> Figures:
     for name, settings in budgets(STEPPING, "table2", NODES, n_budgets):
         made = fans.Explainer(given.model, given.graph, seed=SEED, **settings)
         before = made.task.predict.n_rows
-        cases = node_cases(given.plain, nodes, made.scores(nodes, target), target)
-        areas = [float(metric("fidelity_gap")(case)) for case in cases]
-        figures.setdefault(name, []).append(noted(spent(made, before, len(nodes)), area=areas))
+        attribution = made.attribute(nodes, target)
+        rows = spent(made, before, len(nodes))
+        found = fans.evaluate(attribution, {"area": metric("fidelity_gap")}, explainer=made)
+        figures.setdefault(name, []).append(noted(rows, **found.values))
     return figures
 
 

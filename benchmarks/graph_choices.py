@@ -9,11 +9,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
-from fans.evaluation import node_cases
 from fans.methods.fans import chain as _chain
 from fans.metrics import metric
 from fans.studies import load
@@ -59,11 +56,10 @@ COLUMNS = {
 def judge(given: Subject, nodes: list[int], settings: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean of every metric over the nodes."""
     target = given.predicted[nodes].tolist()
-    scores = fans.Explainer(given.model, given.graph, **settings).scores(nodes, target)
-    truth = given.truth(nodes)
-    cases = node_cases(given.plain, nodes, scores, target, truth=truth)
+    explainer, truth = fans.Explainer(given.model, given.graph, **settings), given.truth(nodes)
     asked = {k: metric(name, **how) for k, (name, how) in COLUMNS.items() if truth is not None or name != "recall"}
-    return {k: float(np.mean([float(one(case)) for case in cases])) for k, one in asked.items()}
+    found = fans.evaluate(explainer.attribute(nodes, target), asked, explainer=explainer, truth=truth)
+    return {k: float(values.mean()) for k, values in found.values.items()}
 
 
 def main() -> None:

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 import fans
 from benchmarks._shared import parse_arguments, print_table, write_record
 from fans.datasets.graphs import geometric
-from fans.evaluation import node_cases
 from fans.metrics import metric
 from fans.report.tables import entry
 from fans.types import Array
@@ -131,8 +130,9 @@ def recalls(name: str, settings: dict[str, Any], n: int) -> tuple[Array, dict[st
     graph, nodes, truth = planted(SEED, n)
     explainer = fans.Explainer(rule(), graph, **({"method": name} | settings), seed=SEED)
     training = explainer.prepare()
-    cases = node_cases(explainer, nodes, explainer.scores(nodes), [1] * n, truth=truth)
-    return torch.cat([metric("recall", n=8)(case) for case in cases]).numpy(), dict(training)
+    recall = {"recall": metric("recall", n=8)}
+    found = fans.evaluate(explainer.attribute(nodes, [1] * n), recall, explainer=explainer, truth=truth)
+    return found["recall"], dict(training)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """`fans.evaluate` against the metrics called by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
+from fans.methods.base import Method
 from fans.metrics import Case, metric
 
 pytestmark = pytest.mark.filterwarnings("ignore::fans.FansWarning")
@@ -209,7 +211,12 @@ def test_truth_is_compared():
         ({"metrics": ["sparsity"], "model": len}, "'sparseness', got 'sparsity'"),
         ({"metrics": [], "model": len}, r"metrics of different names, got \[\]"),
         ({"metrics": ["recall", "recall"], "model": len}, "different names, got .*; pass a mapping"),
-        ({"metrics": ["sparseness"], "model": 3}, "a torch module or a callable, got int"),
+        ({"metrics": ["sparseness"], "model": 3}, "a callable as model, got int"),
+        (
+            {"metrics": ["sparseness"], "model": len, "first": {"irof": 1}},
+            "metric of `first` to be one of .sparseness.",
+        ),
+        ({"metrics": ["sparseness"], "model": len, "first": {"sparseness": 0}}, "at least 1, got 0"),
         ({"metrics": ["max_sensitivity"], "model": len}, "an explainer for 'max_sensitivity', .* pass `explainer=`"),
         ({"metrics": ["recall"], "model": len}, "the elements known to matter for 'recall', got none; pass `truth=`"),
         (
@@ -220,5 +227,77 @@ def test_truth_is_compared():
 )
 def test_bad_input(given, message):
     explanation = fans.Explainer(lambda rows: rows[:, 0], ROWS, method="random")(ROWS[:2])
-    with pytest.raises(fans.InputError, match=message):
+    with pytest.raises(fans.FansError, match=message):
         fans.evaluate(explanation, **given)
+
+
+# --- Scores alone, and what they say of themselves -------------------------------------------------------------------
+
+PATCH = metric("infidelity", kind="patch", n_repeats=2)
+
+
+def test_scores_alone_are_judged_as_their_explanation_is():
+    explainer = fans.Explainer(Net(), IMAGES, method="integrated_gradients", n_steps=5)
+    explanation, attribution = explainer(IMAGES[:3]), explainer.attribute(IMAGES[:3])
+    for name in ("scores", "heatmap", "parts", "target", "prediction", "present"):
+        assert np.array_equal(getattr(attribution, name), getattr(explanation, name)), name
+    assert attribution.ids == (0, 1, 2)
+    assert attribution[1:].ids == (1, 2)
+    assert repr(attribution) == "Attribution(method='integrated_gradients', inputs=3, features=64)"
+    assert set(attribution.evaluations) == {"reference", "scoring", "shared"}
+    judges = {"patch": PATCH, "MS": metric("max_sensitivity", n_draws=2)}
+    found, alone = (fans.evaluate(e, judges, explainer=explainer) for e in (explanation, attribution))
+    for name in judges:
+        assert found[name].tolist() == alone[name].tolist()
+
+
+@pytest.mark.parametrize("method", ["saliency", "occlusion", "feature_ablation"])
+def test_whether_elements_were_scored_is_known_without_the_registry(method, tmp_path, monkeypatch):
+    """A method that is not registered here, in a file from elsewhere, has the infidelity that it had there."""
+    images = IMAGES[:3]
+    explainer = fans.Explainer(Net(), IMAGES, method=method)
+    explanation = explainer(images)
+    here = fans.evaluate(explanation, [PATCH], model=Net())["infidelity"]
+    parts = explainer.on_elements(images, explanation.scores, parts=True)
+    assert explanation.parts == pytest.approx(parts, rel=1e-12)
+    assert (explanation.parts != explanation.heatmap).any() == (method != "saliency")
+    path = explanation.save(tmp_path / "it.safetensors")
+    monkeypatch.delitem(Method.registry, method)
+    loaded = fans.load(path)
+    assert loaded.per_element == explanation.per_element
+    for foreign in (explanation, loaded, replace(loaded, method="theirs")):
+        assert fans.evaluate(foreign, [PATCH], model=Net())["infidelity"].tolist() == here.tolist()
+
+
+def test_an_explanation_saved_before_it_said_so_is_read_by_its_method():
+    explanation = fans.Explainer(Net(), IMAGES, method="occlusion")(IMAGES[:3])
+    before = replace(explanation, per_element=None, per_pixel=False)
+    found, old = (fans.evaluate(e, [PATCH], model=Net())["infidelity"].tolist() for e in (explanation, before))
+    assert old == found
+    unknown = replace(before, method="theirs")  # as the sum of its elements, which most methods' scores are
+    share = replace(explanation, per_element=False, per_pixel=False)
+    found, old = (fans.evaluate(e, [PATCH], model=Net())["infidelity"].tolist() for e in (share, unknown))
+    assert old == found
+
+
+def test_methods_on_the_same_inputs_share_a_cache_and_rows_are_told():
+    asked: list[int] = []
+    model = Net()
+    model.register_forward_pre_hook(lambda _, rows: asked.append(len(rows[0])))
+    judges = {"patch": PATCH, "deletion": metric("deletion", n_steps=4), "MS": metric("max_sensitivity", n_draws=2)}
+    cache: dict[Any, Any] = {}
+    shared = []
+    for method in ("saliency", "feature_ablation"):
+        explainer = fans.Explainer(model, IMAGES, method=method)
+        attribution = explainer.attribute(IMAGES[:3])
+        asked.clear()
+        found = fans.evaluate(attribution, judges, explainer=explainer, cache=cache, first={"MS": 2})
+        assert sum(asked) == sum(found.rows.values()) + found.shared_rows
+        assert found.rows["patch"] == 0
+        assert found.rows["deletion"] == 3 * 4
+        assert found.rows["MS"] == 2 * 2 * (1 + explainer.method.cost(64))
+        assert len(found["MS"]) == 2
+        assert np.isnan(found.to_frame()["MS"][2])
+        assert set(found.seconds) == set(judges)
+        shared.append(found.shared_rows)
+    assert shared == [3 * PATCH.cost((3, 8, 8)), 0]

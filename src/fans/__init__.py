@@ -4,7 +4,7 @@ from fans import moved, spaces
 from fans.errors import FansError, FansWarning, InputError, Interrupted, MissingExtra, ModelError
 from fans.evaluation import evaluate
 from fans.explainer import Explainer
-from fans.explanation import Explanation, load
+from fans.explanation import Attribution, Explanation, load
 from fans.hypothesis import pns
 from fans.memory import keep_freed_memory
 from fans.result import PNS
@@ -12,6 +12,7 @@ from fans.version import __version__
 
 __all__ = [
     "PNS",
+    "Attribution",
     "Explainer",
     "Explanation",
     "FansError",

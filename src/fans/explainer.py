@@ -21,7 +21,7 @@ from fans.engine.settings import Settings
 from fans.engine.tolerance import TOLERANCES, class_tolerance, given_tolerance
 from fans.engine.trials import equals_baseline
 from fans.errors import InputError, Interrupted, check_whole, checked_names, choose, is_number, quiet, warn
-from fans.explanation import Explanation, join
+from fans.explanation import Attribution, Explanation, join
 from fans.joining import in_order
 from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
@@ -324,25 +324,28 @@ class Explainer:
         rows_per_input = max(rows_per_input, BATCHES * task.predict.max_batch // most)
         return blocks(n_inputs, rows_per_input, task.predict.max_batch, filling)
 
-    def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
-        """Return only the scores of the features, `(B, F)`: a few times cheaper than the whole explanation.
+    def attribute(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Attribution:
+        """Return the scores of the features alone, with the inputs that they are of: far cheaper than an explanation.
 
         They are those an explanation would have; no subset is chosen and nothing is estimated. Inputs of one id get
-        the same draws, so that their scores differ by the inputs alone.
+        the same draws, so that their scores differ by the inputs alone. `fans.evaluate` takes the result.
         """
+        started = time.perf_counter()
         parts = parts_of(self.task, x, target, ids, own=False)
-        found = [part.task.space.among_all(explainer._scores(part)) for explainer, part in self._each(parts)]
-        return in_order(found, [part.at for part in parts])
+        found = [explainer._attribute(part) for explainer, part in self._each(parts)]
+        return replace(join(found, [part.at for part in parts]), seconds=time.perf_counter() - started)
 
-    def _scores(self, given: Part) -> Array:
+    def _attribute(self, given: Part) -> Attribution:
         """Score inputs of one row layout."""
-        inputs = _Inputs(self, given, alone=not self.method.looks_around)
+        inputs, done = _Inputs(self, given, alone=not self.method.looks_around), _Results(len(given.rows))
         with self.task.predict.session():
-            parts = [
-                self.method.attribute(self.task, inputs.block(part).block, self.settings).scores
-                for part in self._blocks(len(given.rows), only_scores=True)
-            ]
-        return torch.cat(parts).numpy()
+            for part in self._blocks(len(given.rows), only_scores=True):
+                done.add(self._scored(inputs.block(part)))
+        return Attribution(**self._about(done, inputs, ("reference", "scoring")))
+
+    def scores(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
+        """Return only the scores of the features, `(B, F)`: those of `attribute`."""
+        return self.attribute(x, target, ids).scores
 
     def sweep(self, x: Any, scores: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
         """Return the subset `(B, F)` that anybody's scores `(B, F)` lead to: the smallest that does it.
@@ -376,7 +379,7 @@ class Explainer:
 
     def heatmaps(self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> Array:
         """Return the scores alone in the inputs' own shape, `(B, *input)`: every element carries its feature's."""
-        return self.on_elements(x, self.scores(x, target, ids))
+        return self.attribute(x, target, ids).heatmap.astype(np.float64)
 
     def on_elements(self, x: Any, scores: Array, *, parts: bool = False) -> Array:
         """Return scores `(B, F)` of these inputs in their own shape, `(B, *input)`.
@@ -397,10 +400,24 @@ class Explainer:
             out.append(task.space.shown(units.spread(values, owner)).numpy())
         return in_order(out, [at for *_, at in split])
 
+    def _scored(self, ready: "_Ready", scored: Scores | None = None) -> "_Scored":
+        """Score the inputs of one block, unless that is done."""
+        block, units = ready.block, ready.block.pool.units
+        scored = scored or self.method.attribute(self.task, block, self.settings)
+        return _Scored(
+            scores=scored.scores.numpy(),
+            scores_se=None if scored.se is None else scored.se.numpy(),
+            history=None if scored.history is None else scored.history.numpy(),
+            target=block.target.numpy(),
+            prediction=ready.outputs.gather(1, block.target[:, None])[:, 0].numpy(),
+            reference=np.full(len(block.target), ready.n_own),
+            scoring=scored.n_rows.numpy(),
+            elements=None if units.shared else self.task.space.shown(units.of_element).numpy(),
+        )
+
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
         block, task = ready.block, self.task
-        units = block.pool.units
         scored = self.method.attribute(task, block, self.settings)
         chosen = self._choose(block, scored)
         if scored.direction is None:
@@ -409,9 +426,7 @@ class Explainer:
             direction = Directions(scored.direction, torch.zeros_like(chosen.n_rows))
         found, radius, tolerance = strict_estimate(task, block, chosen.subset, "strict", self.settings)
         return _Piece(
-            scores=scored.scores.numpy(),
-            scores_se=None if scored.se is None else scored.se.numpy(),
-            history=None if scored.history is None else scored.history.numpy(),
+            **vars(self._scored(ready, scored)),
             subset=chosen.subset.numpy(),
             direction=direction.values.numpy(),
             stability=chosen.stability.numpy(),
@@ -424,15 +439,10 @@ class Explainer:
             ess=torch.stack([found.ess_nc, found.ess_sf], 1).numpy(),
             radius=radius.numpy(),
             tolerance=tolerance.numpy(),
-            target=block.target.numpy(),
-            prediction=ready.outputs.gather(1, block.target[:, None])[:, 0].numpy(),
-            reference=np.full(len(block.target), ready.n_own),
-            scoring=scored.n_rows.numpy(),
             sweep=chosen.n_rows.numpy(),
             direct=direction.n_rows.numpy(),
             strict=found.n_rows.numpy(),
-            elements=None if units.shared else task.space.shown(units.of_element).numpy(),
-            notes=notes(found.point, chosen.subset, units.present, equals_baseline(task, block)),
+            notes=notes(found.point, chosen.subset, block.pool.units.present, equals_baseline(task, block)),
         )
 
     def _choose(self, block: Block, scored: Scores) -> Chosen:
@@ -444,39 +454,47 @@ class Explainer:
 
     def _assemble(self, done: "_Results", inputs: "_Inputs") -> Explanation:
         """Make an explanation of what is done."""
+        return Explanation(
+            **self._about(done, inputs, PHASES),
+            confidence=self.settings.confidence,
+            change=self.settings.change,
+            notes=tuple(done.notes),
+        )
+
+    def _about(self, done: "_Results", inputs: "_Inputs", phases: Sequence[str]) -> dict[str, Any]:
+        """Return what is done, and what it is about, as the fields of an attribution or explanation."""
         joined, n = done.so_far(), done.n
-        evaluations = {phase: joined.pop(phase) for phase in PHASES}
+        evaluations = {phase: joined.pop(phase) for phase in phases}
         space = self.task.space
         if joined["elements"] is None:  # the same features in every input
             joined["elements"] = space.elements(inputs.rows).numpy()
-        for name in ("scores", "scores_se", "subset", "direction", "stability"):
+        for name in {"scores", "scores_se", "subset", "direction", "stability"} & joined.keys():
             if joined[name] is not None:
                 joined[name] = space.among_all(joined[name], fill=np.nan if name == "direction" else 0)
         edges, nodes = space.edges_of(inputs.rows[:n])
-        return Explanation(
-            **joined,
-            ids=tuple(inputs.ids[:n]),
-            feature_names=space.all_names,
-            target_names=self.task.predict.target_names or (),
-            method=self.method.name,
-            settings=self._plain_settings(),
-            seed=self.seed,
-            seconds=0.0,
-            evaluations=evaluations | {"shared": np.array(self._shared.n_rows)},
-            confidence=self.settings.confidence,
-            kind=self.task.predict.kind,
-            change=self.settings.change,
-            modality=space.modality,
-            details=space.details(inputs.rows[:n]),
-            inputs=space.shown(space.told(inputs.rows[:n])).numpy().copy(),
-            edges=None if edges is None else edges.numpy(),
-            nodes=None if nodes is None else nodes.numpy(),
-            node_names=space.node_names,
-            sparse=space.sparse,
-            element_names=space.element_names,
-            categories=space.categories,
-            kinds=space.kinds,
-        )
+        return joined | {
+            "ids": tuple(inputs.ids[:n]),
+            "feature_names": space.all_names,
+            "target_names": self.task.predict.target_names or (),
+            "method": self.method.name,
+            "per_element": self.method.per_element,
+            "per_pixel": self.method.per_pixel,
+            "settings": self._plain_settings(),
+            "seed": self.seed,
+            "seconds": 0.0,
+            "evaluations": evaluations | {"shared": np.array(self._shared.n_rows)},
+            "kind": self.task.predict.kind,
+            "modality": space.modality,
+            "details": space.details(inputs.rows[:n]),
+            "inputs": space.shown(space.told(inputs.rows[:n])).numpy().copy(),
+            "edges": None if edges is None else edges.numpy(),
+            "nodes": None if nodes is None else nodes.numpy(),
+            "node_names": space.node_names,
+            "sparse": space.sparse,
+            "element_names": space.element_names,
+            "categories": space.categories,
+            "kinds": space.kinds,
+        }
 
     def _plain_settings(self) -> dict[str, Any]:
         """Return all settings as JSON can hold them."""
@@ -570,12 +588,23 @@ class _Ready:
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """The results of one block, as the fields of `Explanation`; the last arrays are model rows by phase."""
+class _Scored:
+    """The scores of one block, as the fields of `Attribution`; `reference` and `scoring` are model rows."""
 
     scores: Any
     scores_se: Any
     history: Any
+    target: Any
+    prediction: Any
+    reference: Any
+    scoring: Any
+    elements: Any
+
+
+@dataclass(frozen=True)
+class _Piece(_Scored):
+    """The results of one block, as the fields of `Explanation`; the last arrays are model rows by phase."""
+
     subset: Any
     direction: Any
     stability: Any
@@ -588,14 +617,9 @@ class _Piece:
     ess: Any
     radius: Any
     tolerance: Any
-    target: Any
-    prediction: Any
-    reference: Any
-    scoring: Any
     sweep: Any
     direct: Any
     strict: Any
-    elements: Any
     notes: tuple[str, ...]
 
 
@@ -608,9 +632,9 @@ class _Results:
     def __init__(self, n_inputs: int) -> None:
         self.n_inputs, self.n = n_inputs, 0
         self._arrays: dict[str, Any] = {}
-        self._notes: list[str] = []
+        self.notes: list[str] = []
 
-    def add(self, piece: _Piece) -> None:
+    def add(self, piece: _Scored) -> None:
         """Copy the results of one more block."""
         part = slice(self.n, self.n + len(piece.scores))
         for f in fields(piece):
@@ -619,13 +643,13 @@ class _Results:
                 if not self.n:
                     self._arrays[f.name] = np.zeros((self.n_inputs, *value.shape[1:]), value.dtype)
                 self._arrays[f.name][part] = value
-        self._notes += piece.notes
+        self.notes += piece.notes if isinstance(piece, _Piece) else ()
         self.n = part.stop
 
     def so_far(self) -> dict[str, Any]:
-        """Return the fields of `_Piece` for all inputs done."""
+        """Return the arrays of `_Scored`, or of `_Piece`, for all inputs done."""
         arrays = {name: array[: self.n] for name, array in self._arrays.items()}
-        return {"scores_se": None, "history": None, "elements": None} | arrays | {"notes": tuple(self._notes)}
+        return {"scores_se": None, "history": None, "elements": None} | arrays
 
 
 class _Inputs:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -17,24 +17,17 @@ if TYPE_CHECKING:
     from fans.report.overview import Overview
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Which features were necessary and sufficient for each prediction: frozen, validated, sliceable.
+@dataclass(frozen=True, kw_only=True)
+class Attribution:
+    """What a method says of each feature of some inputs, and which inputs those are: frozen, validated, sliceable.
 
     Attributes:
         scores: `(B, F)` importance of each feature; higher is more important.
         scores_se: `(B, F)` their standard errors, or None where the method has none.
         history: `(B, steps)` what the method maximised at each step, NaN after its last; None if it took no steps.
-        subset: `(B, F)` bool, the smallest that has nearly the highest PNS; empty where nothing changes the prediction.
-        direction: `(B, F)` by how much perturbing the feature moves the explained output on average, signed; NaN where
-            it was not measured.
-        stability: `(B, F)` share of resampled draws in which the feature is in the subset.
-        pns, pn, ps: `(B,)` strict estimates for `subset`, from draws that had no part in choosing it.
-        changes: `(B,)` share of nearby trials in which perturbing the subset changes the prediction.
-        holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
-        interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
-        ess: `(B, 2)` effective number of samples behind PN and PS.
-        radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
+        per_element: whether a feature's score is the mean of its elements', not that of all of them together; None if
+            that is not known, as of explanations that were saved before it was kept.
+        per_pixel: whether each channel of a pixel carries the score of the whole pixel.
         target: `(B,)` the explained class (0 for a regressor).
         prediction: `(B,)` the model's output for that class.
         modality: what kind of inputs these are.
@@ -44,10 +37,8 @@ class Explanation:
         kinds: which elements are times, in microseconds (`"date"`, `"date UTC"`, `"duration"`), or categories whose
             codes are in their order (`"ordered"`), by position.
         kind: whether the explained output is a probability.
-        change: what counted as a changed prediction.
         evaluations: model rows `(B,)` by phase; "shared" counts those spent once for all inputs.
-        seconds: wall time of the whole explanation.
-        notes: one sentence per input on what could not be estimated, or "".
+        seconds: wall time of all of it.
         edges: `(B, *input, 2)` the nodes that each element of a graph joins, -1 where an input has fewer; else None.
         nodes: `(B,)` the explained nodes of a graph, -1 for graphs as wholes; else None.
         node_names: of all nodes, where the user gave them.
@@ -58,18 +49,6 @@ class Explanation:
     scores: Array
     scores_se: Array | None
     history: Array | None
-    subset: Array
-    direction: Array
-    stability: Array
-    pns: Array
-    pn: Array
-    ps: Array
-    changes: Array
-    holds: Array
-    interval: Array
-    ess: Array
-    radius: Array
-    tolerance: Array
     target: Array
     prediction: Array
     ids: tuple[int | str, ...]
@@ -80,38 +59,35 @@ class Explanation:
     seed: int
     seconds: float
     evaluations: Mapping[str, Array]
-    confidence: float
     kind: Kind
-    change: str
     modality: str
     inputs: Array
     elements: Array
     element_names: tuple[str, ...]
     categories: Mapping[str, Sequence[str]]
-    notes: tuple[str, ...]
     edges: Array | None = None
     nodes: Array | None = None
     node_names: tuple[str, ...] = ()
     kinds: Mapping[str, str] = field(default_factory=dict)
     sparse: bool = False
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    per_element: bool | None = None
+    per_pixel: bool = False
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
-        *("scores", "scores_se", "history", "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
-        *("interval", "ess", "radius", "tolerance", "target", "prediction", "inputs", "ids", "notes", "edges", "nodes"),
+        *("scores", "scores_se", "history", "target", "prediction", "inputs", "ids", "edges", "nodes"),
     )
 
     def __post_init__(self) -> None:
         n, n_features = self.scores.shape
-        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("subset", "direction", "stability"), (n, n_features))
-        expected |= {"interval": (n, 3, 2), "ess": (n, 2)}
-        for name in ("pns", "pn", "ps", "changes", "holds", "radius", "tolerance", "target", "prediction"):
-            expected[name] = (n,)
+        self._check_shapes({"target": (n,), "prediction": (n,)})
+        if len(self.feature_names) != n_features or len(self.ids) != n:
+            raise InputError(f"Expected {n_features} names and {n} ids, got {len(self.feature_names)}, {len(self.ids)}")
+
+    def _check_shapes(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         for name, shape in expected.items():
             if getattr(self, name).shape != shape:
                 raise InputError(f"Expected `{name}` of shape {shape}, got {getattr(self, name).shape}")
-        if len(self.feature_names) != n_features or len(self.ids) != n:
-            raise InputError(f"Expected {n_features} names and {n} ids, got {len(self.feature_names)}, {len(self.ids)}")
 
     @property
     def n_evaluations(self) -> Array:
@@ -123,9 +99,30 @@ class Explanation:
     def heatmap(self) -> Array:
         """Scores in the input's own shape, `(B, *input)`: every element carries its feature's score."""
         if self.elements.ndim < self.inputs.ndim:
-            return self.scores[:, self.elements]
+            return np.take(self.scores, self.elements, axis=1)
         flat = np.take_along_axis(self.scores, self.elements.reshape(len(self), -1), 1)
         return flat.reshape(self.inputs.shape)
+
+    @property
+    def parts(self) -> Array:
+        """What each element adds to the output, `(B, *input)`: its share where a score is that of several together.
+
+        A feature's score is that of all its elements together, unless they were scored themselves (`per_element`); a
+        pixel's may be that of all its channels (`per_pixel`). Sums of these over elements mean something.
+        """
+        if self.per_pixel:
+            axis = self.channel_axis
+            return self.heatmap / (1 if axis is None else self.inputs.shape[1 + axis])
+        if self.per_element:
+            return self.heatmap
+        return replace(self, scores=self.scores / self._n_elements).heatmap
+
+    @property
+    def _n_elements(self) -> Array:
+        """How many elements each feature has, `(B, F)` or `(1, F)`, at least 1."""
+        rows = self.elements.reshape(-1 if self.elements.ndim == self.inputs.ndim else 1, self.inputs[0].size)
+        n_features = self.scores.shape[1]
+        return np.stack([np.bincount(row, minlength=n_features) for row in rows]).clip(min=1).astype(np.float64)
 
     @property
     def present(self) -> Array:
@@ -136,8 +133,8 @@ class Explanation:
         if self.sparse:
             return np.asarray(self.inputs != 0)
         if self.elements.ndim < self.inputs.ndim:
-            return np.ones_like(self.subset)
-        found = np.zeros_like(self.subset)
+            return np.ones(self.scores.shape, dtype=bool)
+        found = np.zeros(self.scores.shape, dtype=bool)
         np.put_along_axis(found, self.elements.reshape(len(self), -1), True, 1)
         if self.edges is not None:
             found[:, -1] = False  # what belongs to no edge
@@ -159,18 +156,6 @@ class Explanation:
         first, last = self.inputs.shape[1], self.inputs.shape[3]
         return 2 if first > 4 >= last else 0
 
-    @property
-    def mask(self) -> Array:
-        """The chosen subset in the input's own shape, `(B, *input)` bool."""
-        return replace(self, scores=self.subset).heatmap
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """What was found of each input in plain sentences, computed from its estimates; `print` is shorter."""
-        from fans.report.sentences import sentence
-
-        return tuple(sentence(self, i) for i in range(len(self)))
-
     def value(self, i: int, feature: int) -> str:
         """Return the value of a feature in input `i` as text."""
         return self.presenter.value(self, i, feature)
@@ -179,10 +164,6 @@ class Explanation:
         """Return the features that input `i` has, from the most important to the least."""
         order: Array = np.argsort(-self.scores[i], kind="stable")
         return np.compress(self[i].present[0, order], order)
-
-    def chosen_names(self, i: int = 0) -> list[str]:
-        """Return the names of the chosen features of input `i`, the most important first."""
-        return [self.name(i, f) for f in self.ranked(i) if self.subset[i, f]]
 
     def name(self, i: int, feature: int) -> str:
         """Return how a feature of input `i` is called; an edge by the nodes that it joins."""
@@ -212,10 +193,10 @@ class Explanation:
     def __len__(self) -> int:
         return len(self.scores)
 
-    def __iter__(self) -> Iterator["Explanation"]:
+    def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, index: int | slice | Sequence[int] | Array) -> "Explanation":
+    def __getitem__(self, index: int | slice | Sequence[int] | Array) -> Self:
         if isinstance(index, int | np.integer):
             if not -len(self) <= index < len(self):
                 raise IndexError(f"Expected an index below {len(self)}, got {index}")
@@ -233,10 +214,79 @@ class Explanation:
                 taken[name] = value[chosen]
         return replace(self, **taken)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(method={self.method!r}, inputs={len(self)}, features={self.scores.shape[1]})"
+
     @property
     def per_input(self) -> tuple[str, ...]:
         """Fields that have an entry for each input."""
         return (*self._PER_INPUT, "elements") if self.elements.ndim == self.inputs.ndim else self._PER_INPUT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation(Attribution):
+    """Which features were necessary and sufficient for each prediction: an attribution with subsets and their PNS.
+
+    Attributes:
+        subset: `(B, F)` bool, the smallest that has nearly the highest PNS; empty where nothing changes the prediction.
+        direction: `(B, F)` by how much perturbing the feature moves the explained output on average, signed; NaN where
+            it was not measured.
+        stability: `(B, F)` share of resampled draws in which the feature is in the subset.
+        pns, pn, ps: `(B,)` strict estimates for `subset`, from draws that had no part in choosing it.
+        changes: `(B,)` share of nearby trials in which perturbing the subset changes the prediction.
+        holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
+        interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
+        ess: `(B, 2)` effective number of samples behind PN and PS.
+        radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
+        change: what counted as a changed prediction.
+        notes: one sentence per input on what could not be estimated, or "".
+    """
+
+    subset: Array
+    direction: Array
+    stability: Array
+    pns: Array
+    pn: Array
+    ps: Array
+    changes: Array
+    holds: Array
+    interval: Array
+    ess: Array
+    radius: Array
+    tolerance: Array
+    confidence: float
+    change: str
+    notes: tuple[str, ...]
+
+    _PER_INPUT: ClassVar[tuple[str, ...]] = (
+        *(*Attribution._PER_INPUT, "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
+        *("interval", "ess", "radius", "tolerance", "notes"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        n, n_features = self.scores.shape
+        expected: dict[str, tuple[int, ...]] = dict.fromkeys(("subset", "direction", "stability"), (n, n_features))
+        expected |= {"interval": (n, 3, 2), "ess": (n, 2)}
+        self._check_shapes(
+            expected | dict.fromkeys(("pns", "pn", "ps", "changes", "holds", "radius", "tolerance"), (n,))
+        )
+
+    @property
+    def mask(self) -> Array:
+        """The chosen subset in the input's own shape, `(B, *input)` bool."""
+        return replace(self, scores=self.subset).heatmap
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was found of each input in plain sentences, computed from its estimates; `print` is shorter."""
+        from fans.report.sentences import sentence
+
+        return tuple(sentence(self, i) for i in range(len(self)))
+
+    def chosen_names(self, i: int = 0) -> list[str]:
+        """Return the names of the chosen features of input `i`, the most important first."""
+        return [self.name(i, f) for f in self.ranked(i) if self.subset[i, f]]
 
     def __str__(self) -> str:
         from fans.report.sentences import printed
@@ -326,8 +376,11 @@ class Explanation:
         return Path(path)
 
 
-def join(parts: Sequence[Explanation], places: Sequence[Sequence[int]]) -> Explanation:
-    """Put explanations of one explainer's inputs together, which differ in size, in the order of their places."""
+A = TypeVar("A", bound=Attribution)
+
+
+def join(parts: Sequence[A], places: Sequence[Sequence[int]]) -> A:
+    """Put what one explainer says of inputs that differ in size together, in the order of their places."""
     if len(parts) == 1:
         return parts[0]
     n_features = max(part.scores.shape[1] for part in parts)

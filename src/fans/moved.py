@@ -30,7 +30,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     "fans.trials": ENGINE,
     "fans.uncertainty": ("fans.engine.uncertainty",),
     "fans.explain": ("fans.explainer",),
-    "fans.evaluate": ("fans.evaluation",),
+    "fans.evaluate": ("fans.evaluation", "fans.cases"),
     "fans.superpixels": ("fans.modalities.image.superpixels",),
     "fans.spaces.table": ("fans.modalities.table.space",),
     "fans.spaces.sparse": ("fans.modalities.table.sparse",),

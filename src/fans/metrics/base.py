@@ -4,7 +4,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, ClassVar, Literal, TypeVar, get_args
@@ -131,6 +131,11 @@ class Case:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def first(self, n: int) -> "Case":
+        """Return the case of the first n inputs; it shares the cache."""
+        given = {name: getattr(self, name) for name in ("inputs", "scores", "target", "ids", "truth", "parts")}
+        return replace(self, **{name: value[:n] for name, value in given.items() if value is not None})
 
     # --- Asking the model ---------------------------------------------------------------------------------------------
 

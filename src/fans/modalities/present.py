@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fans.explanation import Explanation
+from fans.explanation import Attribution, Explanation
 from fans.report.figures import bars
 from fans.report.html import feature_table
 from fans.types import Array
@@ -33,20 +33,20 @@ class Presenter:
 
     # --- In words -------------------------------------------------------------------------------------------------
 
-    def feature_word(self, e: Explanation) -> str:  # noqa: ARG002
+    def feature_word(self, e: Attribution) -> str:  # noqa: ARG002
         """Return what a feature is called."""
         return "feature"
 
-    def name(self, e: Explanation, i: int, feature: int) -> str:  # noqa: ARG002
+    def name(self, e: Attribution, i: int, feature: int) -> str:  # noqa: ARG002
         """Return what a feature of input `i` is called."""
         return e.feature_names[feature]
 
-    def value(self, e: Explanation, i: int, feature: int) -> str:
+    def value(self, e: Attribution, i: int, feature: int) -> str:
         """Return the value of a feature of input `i` as text: the mean of its elements, "absent" where it has none."""
         places = places_of(e, i, feature)
         return plain_number(e.inputs[i].ravel()[places].mean()) if len(places) else "absent"
 
-    def title(self, e: Explanation, i: int) -> str:
+    def title(self, e: Attribution, i: int) -> str:
         """Return how input `i` is called: by its id, after the word for inputs where that is a number."""
         return str(e.ids[i]) if isinstance(e.ids[i], str) else f"{self.input_words[0]} {e.ids[i]}"
 
@@ -87,7 +87,7 @@ class Presenter:
         return {}
 
 
-def places_of(e: Explanation, i: int, feature: int) -> Array:
+def places_of(e: Attribution, i: int, feature: int) -> Array:
     """Return which elements of input `i`, counted through, belong to a feature."""
     elements = e.elements if e.elements.ndim < e.inputs.ndim else e.elements[i]
     return np.flatnonzero(elements.ravel() == feature)

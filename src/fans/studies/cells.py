@@ -10,9 +10,13 @@ from torch import nn
 
 import fans.methods  # noqa: F401 - registers the methods
 from fans.engine.settings import Settings
+from fans.evaluation import Evaluation, evaluate
 from fans.explainer import Explainer, Neighbourhood
+from fans.explanation import Attribution
 from fans.methods.base import Method
+from fans.metrics import metric
 from fans.networks import find_checkpoint, load, read_card
+from fans.runs import Result
 from fans.studies.base import Plain
 
 
@@ -44,6 +48,21 @@ def identify(spec: Plain) -> dict[str, Any]:
     """Return what else decides a cell's values: the checksum of its model."""
     folder, _, name = spec["model"].rpartition("/")
     return {"sha256": read_card(find_checkpoint(name, folder or None)).sha256}
+
+
+def judged(spec: Plain, attribution: Attribution, **given: Any) -> Evaluation:
+    """Judge a shard's scores by every column that is asked of any of its inputs; the rest goes to `fans.evaluate`."""
+    start, stop = spec["shard"]
+    limits = {c["name"]: (stop if c["limit"] is None else c["limit"]) - start for c in spec["columns"]}
+    judges = {c["name"]: metric(c["metric"], **c["settings"]) for c in spec["columns"] if limits[c["name"]]}
+    return evaluate(attribution, judges, first={name: limits[name] for name in judges}, **given)
+
+
+def result(found: Evaluation, seconds: float, n_explaining: int, trained: Any, n_rows: int) -> Result:
+    """Return what a cell came to: values by column, rows, and how long each part took."""
+    values = {name: column.tolist() for name, column in found.values.items()}
+    timing = {"explaining": seconds, "judging": dict(found.seconds), "training": trained}
+    return Result({"scores": values, "rows": {"explaining": n_explaining}}, n_rows, timing)
 
 
 def training(spec: Plain) -> int:

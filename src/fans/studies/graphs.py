@@ -1,23 +1,20 @@
 """What a cell of a graph experiment computes: explain a shard of nodes, then judge the scores of their edges."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fans.datasets.graphs import Graph, load_graph
-from fans.evaluation import node_cases
 from fans.explainer import Explainer
 from fans.metrics import metric
 from fans.modalities.graph.space import GraphEdges
 from fans.runs import Cell, Result
 from fans.studies.base import Plain
-from fans.studies.cells import checkpoint, identify, import_others, kept, price_of_call, training
+from fans.studies.cells import checkpoint, identify, import_others, judged, kept, price_of_call, result, training
 from fans.types import Array
 
 __all__ = ["check_data", "do", "explainer", "identify", "nodes_in_order", "price", "subject", "training"]
@@ -67,7 +64,7 @@ class Subject:
 
     @cached_property
     def plain(self) -> Explainer:
-        """What metrics ask the model by: every edge in reach of a node is a feature."""
+        """An explainer that tells how many edges a node has in reach: each is a feature."""
         return Explainer(self.model, self.graph, space=GraphEdges())
 
     def truth(self, nodes: Sequence[int]) -> Array | None:
@@ -109,35 +106,14 @@ def do(cell: Cell) -> Result:
     """Explain the shard's nodes with the predicted class as target, and judge the scores by every column."""
     spec, (start, stop) = cell.spec, cell.spec["shard"]
     import_others(spec)
-    given = subject(spec["dataset"], spec["model"])
-    made, nodes = explainer(spec), given.nodes[start:stop]
-    target = given.predicted[nodes].tolist()
-    trained = made.prepare()
-    before, began = made.task.predict.n_rows, time.perf_counter()
-    scores = made.scores(nodes, target)
-    seconds, n_explaining = time.perf_counter() - began, made.task.predict.n_rows - before
-    asked = [0]
-    cases = [
-        replace(case, model=_counted(case.model, asked))
-        for case in node_cases(given.plain, nodes, scores, target, seed=spec["seed"], truth=given.truth(nodes))
-    ]
-    values, judging = dict[str, Any](), dict[str, float]()
-    for column in spec["columns"]:
-        judge, began = metric(column["metric"], **column["settings"]), time.perf_counter()
-        n = len(nodes) if column["limit"] is None else column["limit"] - start
-        if n:
-            values[column["name"]] = [float(judge(case)) for case in cases[:n]]
-            judging[column["name"]] = time.perf_counter() - began
-    timing = {"explaining": seconds, "judging": judging, "training": trained}
-    return Result({"scores": values, "rows": {"explaining": n_explaining}}, n_explaining + asked[0], timing)
-
-
-def _counted(model: Callable[[Tensor], Tensor], count: list[int]) -> Callable[[Tensor], Tensor]:
-    def ask(rows: Tensor) -> Tensor:
-        count[0] += len(rows)
-        return model(rows)
-
-    return ask
+    given, made = subject(spec["dataset"], spec["model"]), explainer(spec)
+    nodes = given.nodes[start:stop]
+    trained, before = made.prepare(), made.task.predict.n_rows
+    attribution = made.attribute(nodes, given.predicted[nodes].tolist())
+    n_explaining = made.task.predict.n_rows - before
+    found = judged(spec, attribution, explainer=made, truth=given.truth(nodes))
+    n_judging = sum(found.rows.values()) + found.shared_rows
+    return result(found, attribution.seconds, n_explaining, trained, n_explaining + n_judging)
 
 
 def price(spec: Plain, *, first: bool = True) -> int:  # noqa: ARG001 - nothing is shared by the cells of a shard

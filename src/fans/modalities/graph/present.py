@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from fans.explanation import Explanation
+from fans.explanation import Attribution, Explanation
 from fans.modalities.graph.figures import plot
 from fans.modalities.graph.page import drawn
 from fans.modalities.present import Presenter
@@ -14,11 +14,11 @@ class GraphPresenter(Presenter):
 
     names_kind: ClassVar[bool] = True
 
-    def feature_word(self, e: Explanation) -> str:  # noqa: ARG002
+    def feature_word(self, e: Attribution) -> str:  # noqa: ARG002
         """Return "edge"."""
         return "edge"
 
-    def name(self, e: Explanation, i: int, feature: int) -> str:
+    def name(self, e: Attribution, i: int, feature: int) -> str:
         """Return the nodes that an edge joins, with an arrow where it runs one way alone."""
         assert e.edges is not None
         joined = {(int(u), int(v)) for u, v in e.edges[i][e.elements[i] == feature] if u >= 0}
@@ -27,7 +27,7 @@ class GraphPresenter(Presenter):
         u, v = min(joined)
         return f"{e.node_name(u)} {'-' if (v, u) in joined else '->'} {e.node_name(v)}"
 
-    def title(self, e: Explanation, i: int) -> str:
+    def title(self, e: Attribution, i: int) -> str:
         """Return the explained node by its name, or the graph by its id."""
         return node_title(e, i)
 

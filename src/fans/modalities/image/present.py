@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fans.explanation import Explanation
+from fans.explanation import Attribution, Explanation
 from fans.modalities.image import page, pictures
 from fans.modalities.image.figures import plot
 from fans.modalities.present import Presenter
@@ -21,7 +21,7 @@ class ImagePresenter(Presenter):
     input_words: ClassVar[tuple[str, str]] = ("image", "images")
     lists_features: ClassVar[bool] = False
 
-    def feature_word(self, e: Explanation) -> str:
+    def feature_word(self, e: Attribution) -> str:
         """Return "superpixel", "patch" or "pixel"."""
         return next((word for start, word in WORDS.items() if e.feature_names[0].startswith(start)), "feature")
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fans.explanation import Explanation
+from fans.explanation import Attribution, Explanation
 from fans.modalities.present import Presenter, places_of
 from fans.types import Array
 from fans.wording import plain_number, time_text
@@ -18,18 +18,18 @@ class TablePresenter(Presenter):
     column_words: ClassVar[tuple[str, str] | None] = ("column", "columns")
     has_categories: ClassVar[bool] = True
 
-    def feature_word(self, e: Explanation) -> str:
+    def feature_word(self, e: Attribution) -> str:
         """Return "column", or "feature" where some are groups of columns."""
         return "column" if len(e.element_names) == len(e.feature_names) else "feature"
 
-    def value(self, e: Explanation, i: int, feature: int) -> str:
+    def value(self, e: Attribution, i: int, feature: int) -> str:
         """Return a number, a category, a time, "missing", or what is on in a group."""
         places, row = places_of(e, i, feature), e.inputs[i].ravel()
         if len(places) > 1:
             return ", ".join(filter(None, (_part(e, p, row[p]) for p in places.tolist()))) or "none"
         return _text(e, int(places[0]), row[places[0]])
 
-    def title(self, e: Explanation, i: int) -> str:
+    def title(self, e: Attribution, i: int) -> str:
         """Return `row 17`; a node, whose columns may be features as well, is called by its name."""
         return node_title(e, i) or super().title(e, i)
 
@@ -50,7 +50,7 @@ class TablePresenter(Presenter):
         return {"data": data, "display_data": display}
 
 
-def node_title(e: Explanation, i: int) -> str:
+def node_title(e: Attribution, i: int) -> str:
     """Return how an explained node of a graph is called, a graph as a whole; "" for any other input."""
     if e.nodes is None:
         return ""
@@ -60,7 +60,7 @@ def node_title(e: Explanation, i: int) -> str:
     return str(e.ids[i]) if isinstance(e.ids[i], str) else f"{word} {e.ids[i]}"
 
 
-def _text(e: Explanation, place: int, value: float) -> str:
+def _text(e: Attribution, place: int, value: float) -> str:
     """Return the value of one element as text."""
     if math.isnan(value):
         return "missing"
@@ -71,7 +71,7 @@ def _text(e: Explanation, place: int, value: float) -> str:
     return plain_number(value)
 
 
-def _part(e: Explanation, place: int, value: float) -> str:
+def _part(e: Attribution, place: int, value: float) -> str:
     """Return what an element of a group adds to its text: its name where it is on, and its category."""
     name = e.element_names[place]
     if str(place) not in e.categories and not math.isnan(value):
