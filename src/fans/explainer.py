@@ -23,6 +23,7 @@ from fans.engine.trials import equals_baseline
 from fans.errors import InputError, Interrupted, check_whole, checked_names, choose, is_number, quiet, warn
 from fans.explanation import Attribution, Explanation, join
 from fans.joining import in_order
+from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
 from fans.modalities.base import FeatureSpace
@@ -150,6 +151,7 @@ class Explainer:
         **settings: Any,
     ) -> None:
         member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
+        member = member.taking(settings)
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
         owners = {f.name: kind for kind in kinds for f in fields(kind)}
         _refuse_unknown(settings, owners)
@@ -403,7 +405,7 @@ class Explainer:
     def _scored(self, ready: "_Ready", scored: Scores | None = None) -> "_Scored":
         """Score the inputs of one block, unless that is done."""
         block, units = ready.block, ready.block.pool.units
-        scored = scored or self.method.attribute(self.task, block, self.settings)
+        scored = scored or self.method.attribute(Problem.of(self.task, block, self.settings))
         return _Scored(
             scores=scored.scores.numpy(),
             scores_se=None if scored.se is None else scored.se.numpy(),
@@ -418,7 +420,7 @@ class Explainer:
     def _explain(self, ready: "_Ready") -> "_Piece":
         """Score, choose and estimate the inputs of one block."""
         block, task = ready.block, self.task
-        scored = self.method.attribute(task, block, self.settings)
+        scored = self.method.attribute(Problem.of(task, block, self.settings))
         chosen = self._choose(block, scored)
         if scored.direction is None:
             direction = directions(task, block, scored.scores, chosen.subset)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
+from fans.methods._problem import Problem
 from fans.methods.coalitions import KernelShap, _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
-from fans.methods.rivals import Inputs
 from fans.modalities.base import Blocks
 from fans.spaces import Image
 from tests.methods import blocks
@@ -69,11 +69,11 @@ class Net(nn.Module):
         return out
 
 
-def inputs_of(explainer: fans.Explainer, x: Any) -> Inputs:
+def inputs_of(explainer: fans.Explainer, x: Any) -> Problem:
     rows = explainer.task.space.encode(x, "x")
     with explainer.task.predict.session():
         ready = blocks.inputs_of(explainer, rows, alone=True).block(slice(0, len(rows)))
-    return Inputs.of(explainer.task, ready.block)
+    return Problem.of(explainer.task, ready.block, explainer.settings)
 
 
 # --- Values ----------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_more_features_than_a_regression_can_hold_are_refused():
 def test_the_cosine_is_that_of_the_rows():
     explainer = fans.Explainer(Net(), IMAGES, space=Image("superpixel", n_segments=9), method="lime", baseline=0.4)
     inputs = inputs_of(explainer, IMAGES)
-    keep = _draw(inputs, "lime", 5, blocks=False) & inputs.present()[:, None]
+    keep = _draw(inputs, "lime", 5, blocks=False) & inputs.present[:, None]
     found = _cosine(inputs, keep)
     for i in range(len(IMAGES)):
         for m in range(5):
@@ -289,7 +289,7 @@ def test_absent_superpixels_score_nothing_and_are_never_drawn(name):
     explainer = fans.Explainer(Net(), IMAGES, space=space, method=name)
     inputs = inputs_of(explainer, IMAGES)
     scores = explainer.scores(IMAGES)
-    assert (scores[~inputs.present().numpy()] == 0).all()
+    assert (scores[~inputs.present.numpy()] == 0).all()
     assert np.isfinite(scores).all()
 
 

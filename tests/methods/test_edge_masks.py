@@ -8,9 +8,10 @@ import pytest
 import torch
 
 import fans
+from fans.engine.settings import Settings
 from fans.methods import gnn_explainer
+from fans.methods._problem import Problem
 from fans.methods.edge_masks import CF2, NSEG
-from fans.methods.rivals import Inputs
 from fans.spaces import GraphEdges
 from tests.methods import blocks
 from tests.modalities.graph.test_space import Net, Triangle, random_graph, undirected
@@ -47,7 +48,7 @@ def test_a_triangle_that_decides_is_found(method):
         assert deleted <= top
 
 
-def ready(method: str, node: int = NODE, **settings: Any) -> tuple[Any, Inputs, Any]:
+def ready(method: str, node: int = NODE, **settings: Any) -> tuple[Any, Problem, Any]:
     """A method, a node as it sees it, and the columns of `edge_index` of each of its features."""
     asked = fans.Explainer(MODEL, GRAPH, method=method, **settings)
     ((task, rows, _),) = asked.task.split([node])
@@ -55,7 +56,7 @@ def ready(method: str, node: int = NODE, **settings: Any) -> tuple[Any, Inputs, 
     child.task = task
     with task.predict.session():
         block = blocks.inputs_of(child, rows, alone=True).block(slice(0, 1)).block
-    inputs = Inputs.of(task, block)
+    inputs = Problem.of(task, block, Settings())
     space: Any = task.space
     columns = space.columns_of(rows)[0]
     of_feature = {f: columns[(inputs.units.of_element[0, 1:] == f) & (columns >= 0)] for f in range(space.n_features)}

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
+from fans.methods._problem import Problem
 from fans.methods.extremal_perturbation import ExtremalPerturbation
-from fans.methods.rivals import Inputs
 from fans.spaces import Image
 from tests.methods.blocks import inputs_of
 
@@ -60,13 +60,13 @@ def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
     return fans.Explainer(model, background, method="extremal_perturbation", **given)
 
 
-def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[ExtremalPerturbation, Inputs, Tensor]:
+def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[ExtremalPerturbation, Problem, Tensor]:
     """The method, the inputs as it sees them, and what deleted pixels show."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
         block = inputs_of(asked, rows, target).block(slice(0, len(rows))).block
     assert isinstance(asked.method, ExtremalPerturbation)
-    inputs = Inputs.of(asked.task, block)
+    inputs = Problem.of(asked.task, block, asked.settings)
     other = inputs.missing if asked.method.replace == "baseline" else torch.from_numpy(blurred(x.numpy(), 1.0))
     return asked.method, inputs, other.flatten(1)
 

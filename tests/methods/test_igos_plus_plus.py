@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import fans
 from fans.engine import draws
+from fans.methods._problem import Problem
 from fans.methods.igos_plus_plus import IGOSPlusPlus
-from fans.methods.rivals import Inputs
 from fans.spaces import Image
 from tests.methods.blocks import inputs_of
 
@@ -62,16 +62,16 @@ def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
     return fans.Explainer(model, background, method="igos_plus_plus", **given)
 
 
-def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[IGOSPlusPlus, Inputs]:
+def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[IGOSPlusPlus, Problem]:
     """The method and the inputs as it sees them."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
         block = inputs_of(asked, rows, target).block(slice(0, len(rows))).block
     assert isinstance(asked.method, IGOSPlusPlus)
-    return asked.method, Inputs.of(asked.task, block)
+    return asked.method, Problem.of(asked.task, block, asked.settings)
 
 
-def value_of(method: IGOSPlusPlus, inputs: Inputs, masks: Tensor, step: int) -> Tensor:
+def value_of(method: IGOSPlusPlus, inputs: Problem, masks: Tensor, step: int) -> Tensor:
     with torch.enable_grad():
         return method.objective(inputs, inputs.missing, method._alike(inputs), masks, step)
 

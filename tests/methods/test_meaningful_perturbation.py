@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import fans
 from fans.engine import draws
+from fans.methods._problem import Problem
 from fans.methods.meaningful_perturbation import MeaningfulPerturbation
-from fans.methods.rivals import Inputs
 from fans.spaces import Image
 from tests.methods.blocks import inputs_of
 
@@ -60,13 +60,13 @@ def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
     return fans.Explainer(model, background, method="meaningful_perturbation", **given)
 
 
-def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[MeaningfulPerturbation, Inputs]:
+def ready(asked: fans.Explainer, x: Any, target: Any = None) -> tuple[MeaningfulPerturbation, Problem]:
     """The method and the inputs as it sees them."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
         block = inputs_of(asked, rows, target).block(slice(0, len(rows))).block
     assert isinstance(asked.method, MeaningfulPerturbation)
-    return asked.method, Inputs.of(asked.task, block)
+    return asked.method, Problem.of(asked.task, block, asked.settings)
 
 
 # --- The objective, pixel by pixel -----------------------------------------------------------------------------------

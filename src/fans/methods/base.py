@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
-from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
 from fans.errors import InputError
+from fans.methods._problem import Problem
 from fans.registry import Registered
 from fans.task import Task
 
@@ -54,6 +55,11 @@ class Scores:
     orders: Tensor | None = None
     sharpen: Callable[[int], "Scores | None"] | None = None
 
+    @classmethod
+    def even(cls, scores: Tensor, n_rows: int, se: Tensor | None = None) -> "Scores":
+        """Return scores on each of which as many model rows were spent."""
+        return cls(scores, se, torch.full((len(scores),), n_rows))
+
 
 @dataclass(frozen=True)
 class Method(Registered):
@@ -78,13 +84,18 @@ class Method(Registered):
         return False
 
     @classmethod
+    def taking(cls, settings: Mapping[str, Any]) -> "type[Method]":  # noqa: ARG003
+        """Return the class that takes these settings: a method may have more of them where one of them says so."""
+        return cls
+
+    @classmethod
     def unit_for(cls, model: Any, settings: Mapping[str, Any]) -> Any:  # noqa: ARG003
         """Return what a feature of an image is to be if the user does not say; None is the space's own choice."""
         return None
 
     @abstractmethod
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
-        """Score the features of every input of a block."""
+    def attribute(self, problem: Problem) -> Scores:
+        """Score the features of every input."""
 
     @property
     def shares(self) -> bool:

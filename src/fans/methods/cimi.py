@@ -10,19 +10,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, interpolate, logsigmoid
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole
+from fans.methods._problem import Problem, replacement
 from fans.methods.base import Scores
-from fans.methods.rivals import (
-    ElementMethod,
-    Inputs,
-    check_classes,
-    check_number,
-    last_output,
-    probabilities,
-    replacement,
-)
+from fans.methods.rivals import ElementMethod, check_classes, check_number, last_output, probabilities
 from fans.methods.trained import Trained
 from fans.modes import global_draws
 from fans.task import Task
@@ -91,17 +83,17 @@ class CIMI(Trained, ElementMethod):
         """The image itself, for its convolution; training is apart."""
         return 1
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
+    def attribute(self, problem: Problem) -> Scores:
         """Train if that was not done; then score. The rows are those of scoring."""
-        self.train(task, block.seed)
-        return super().attribute(task, block, settings)
+        self.train(problem.task, problem.seed)
+        return super().attribute(problem)
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return the interpreter's mask."""
-        network = self.train(inputs.task, inputs.seed)
+        network = self.train(problem.task, problem.seed)
         with torch.no_grad():
-            mask = network(inputs.task.space.planes(inputs.x), _convolved(inputs.task, inputs.x))
-        return inputs.task.space.rows(mask)
+            mask = network(problem.task.space.planes(problem.x), _convolved(problem.task, problem.x))
+        return problem.task.space.rows(mask)
 
     # --- Training ----------------------------------------------------------------------------------------------------
 

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block, draw_features
+from fans.engine.neighbourhood import draw_features
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose
+from fans.methods._problem import Problem
 from fans.methods.base import Drawn, Method, Scores
 from fans.methods.fans.game import Observed, fit, smooth_fit
-from fans.methods.rivals import Inputs, check_number
+from fans.methods.rivals import check_number
 from fans.task import Task
 
 MODALITIES = ("table", "image")
@@ -39,12 +40,12 @@ class FeatureAblation(Method):
         """One row a feature, and the input itself."""
         return n_features + 1
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Return `f(x) - f(x without the feature)`."""
-        inputs, n_features = Inputs.of(task, block), task.space.n_features
+        n_features = problem.n_features
         each = torch.arange(n_features)
-        outputs = inputs.kept(lambda _, place: place[:, None] != each, n_features + 1)  # the last one misses nothing
-        return Scores(outputs[:, -1:] - outputs[:, :-1], None, torch.full((len(inputs),), self.cost(n_features)))
+        outputs = problem.kept(lambda _, place: place[:, None] != each, n_features + 1)  # the last one misses nothing
+        return Scores.even(outputs[:, -1:] - outputs[:, :-1], self.cost(n_features))
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,19 @@ class Banzhaf(Method):
         """Two rows a pair."""
         return self.n_samples // 2 * 2
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Regress the difference within pairs on membership."""
-        inputs, n_pairs = Inputs.of(task, block), self.n_samples // 2
-        grid = task.space.blocks() if self.draw == "blocks" else None
-        half = _draw(inputs, "banzhaf", n_pairs, blocks=grid is not None)
-        present = inputs.present()[:, None]
+        n_pairs = self.n_samples // 2
+        grid = problem.task.space.blocks() if self.draw == "blocks" else None
+        half = _draw(problem, "banzhaf", n_pairs, blocks=grid is not None)
+        present = problem.present[:, None]
         first, second = half & present, ~half & present
-        outputs = inputs.kept_of(torch.cat([first, second], 1))
-        sample = torch.arange(n_pairs).expand(len(inputs), -1)
+        outputs = problem.kept_of(torch.cat([first, second], 1))
+        sample = torch.arange(n_pairs).expand(len(problem), -1)
         y = outputs[:, :n_pairs] - outputs[:, n_pairs:]
         observed = Observed(first, second, y, sample, n_pairs)
         scores, se = fit(observed, self.ridge) if grid is None else smooth_fit(observed, grid)
-        return Scores(scores, se, torch.full((len(inputs),), 2 * n_pairs))
+        return Scores.even(scores, 2 * n_pairs, se)
 
 
 @dataclass(frozen=True)
@@ -136,20 +137,19 @@ class Lime(Method):
         """One row a coalition."""
         return self.n_samples
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Fit the surrogate."""
-        inputs = Inputs.of(task, block)
-        keep = _draw(inputs, "lime", self.n_samples, blocks=False) & inputs.present()[:, None]
+        keep = _draw(problem, "lime", self.n_samples, blocks=False) & problem.present[:, None]
         weights = torch.ones(keep.shape[:2], dtype=torch.float64)
         if self.weigh == "cosine":
-            weights = torch.exp(-((1 - _cosine(inputs, keep)) ** 2) / (2 * self.width**2))
+            weights = torch.exp(-((1 - _cosine(problem, keep)) ** 2) / (2 * self.width**2))
             if not weights.any(1).all():
                 raise InputError(
                     f"Expected a `width` at which some coalitions count, got {self.width!r}, at which all weigh 0; "
                     "take a larger one"
                 )
-        slopes = lasso(keep.double(), inputs.kept_of(keep), weights, self.alpha)
-        return Scores(slopes, None, torch.full((len(inputs),), self.n_samples))
+        slopes = lasso(keep.double(), problem.kept_of(keep), weights, self.alpha)
+        return Scores.even(slopes, self.n_samples)
 
 
 @dataclass(frozen=True)
@@ -181,31 +181,30 @@ class KernelShap(Method):
     def _takes_all(self, n_features: int) -> bool:
         return n_features < 30 and 2**n_features - 2 <= self.n_samples
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Solve the regression with its constraint."""
-        inputs = Inputs.of(task, block)
-        present = inputs.present()
+        present = problem.present
         n_features, weights = present.shape[1], None
         if self._takes_all(n_features):
-            some = _all_coalitions(n_features).expand(len(inputs), -1, -1) & present[:, None]
+            some = _all_coalitions(n_features).expand(len(problem), -1, -1) & present[:, None]
             weights = _shapley_kernel(some, present)
         else:
-            half = _shapley_coalitions(inputs.keys("kernel_shap"), present, self.n_samples // 2)
+            half = _shapley_coalitions(problem.keys("kernel_shap"), present, self.n_samples // 2)
             some = torch.cat([half, ~half & present[:, None]], 1)
         keep = torch.cat([some, present[:, None], torch.zeros_like(present)[:, None]], 1)
-        outputs = inputs.kept_of(keep)
+        outputs = problem.kept_of(keep)
         ends = (outputs[:, -2], outputs[:, -1])
         scores = shapley_regression(some.double(), outputs[:, :-2], *ends, present, weights)
-        return Scores(scores, None, torch.full((len(inputs),), keep.shape[1]))
+        return Scores.even(scores, keep.shape[1])
 
 
 # --- Drawing ---------------------------------------------------------------------------------------------------------
 
 
-def _draw(inputs: Inputs, stage: str, n: int, *, blocks: bool) -> Tensor:
+def _draw(problem: Problem, stage: str, n: int, *, blocks: bool) -> Tensor:
     """Draw n random halves of the features of each input, `(B, n, F)`."""
-    keys, place = inputs.keys(stage).repeat_interleave(n), torch.arange(n).repeat(len(inputs))
-    return draw_features(inputs.task, keys, place, 0.5, blocks=blocks).view(len(inputs), n, -1)
+    keys, place = problem.keys(stage).repeat_interleave(n), torch.arange(n).repeat(len(problem))
+    return draw_features(problem.task, keys, place, 0.5, blocks=blocks).view(len(problem), n, -1)
 
 
 def _all_coalitions(n_features: int) -> Tensor:
@@ -237,10 +236,10 @@ def _shapley_coalitions(keys: Tensor, present: Tensor, n: int) -> Tensor:
     return order.argsort(-1).argsort(-1) < drawn[..., None]
 
 
-def _cosine(inputs: Inputs, keep: Tensor) -> Tensor:
+def _cosine(problem: Problem, keep: Tensor) -> Tensor:
     """Return the cosine `(B, M)` between each input and what is left of it, from sums over features."""
-    x, missing = inputs.x.double(), inputs.missing.double()
-    own, crossed, other = (inputs.units.collect(v[:, None])[:, 0] for v in (x * x, x * missing, missing * missing))
+    x, missing = problem.x.double(), problem.missing.double()
+    own, crossed, other = (problem.units.collect(v[:, None])[:, 0] for v in (x * x, x * missing, missing * missing))
     kept = keep.double()
     total = own.sum(1, keepdim=True)
     inner = crossed.sum(1, keepdim=True) + torch.einsum("bmf,bf->bm", kept, own - crossed)

@@ -8,11 +8,8 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block
-from fans.engine.settings import Settings
+from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores
-from fans.methods.rivals import Inputs
-from fans.task import Task
 
 
 @dataclass(frozen=True)
@@ -23,18 +20,16 @@ class Control(Method):
     citation: ClassVar[str] = "A control, not a method"
 
     @abstractmethod
-    def of_features(self, inputs: Inputs) -> Tensor:
+    def of_features(self, problem: Problem) -> Tensor:
         """Return the score of each feature, `(n, F)`; those of absent features do not count."""
 
     def cost(self, n_features: int) -> int:  # noqa: ARG002
         """None."""
         return 0
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Score the features that are present."""
-        inputs = Inputs.of(task, block)
-        scores = self.of_features(inputs) * inputs.present()
-        return Scores(scores, None, torch.zeros(len(inputs), dtype=torch.int64))
+        return Scores.even(self.of_features(problem) * problem.present, 0)
 
 
 @dataclass(frozen=True)
@@ -44,9 +39,9 @@ class Random(Control):
     name: ClassVar[str] = "random"
     label: ClassVar[str] = "random"
 
-    def of_features(self, inputs: Inputs) -> Tensor:
+    def of_features(self, problem: Problem) -> Tensor:
         """Draw."""
-        return draws.uniform(inputs.keys("random")[:, None], torch.arange(inputs.task.space.n_features))
+        return draws.uniform(problem.keys("random")[:, None], torch.arange(problem.n_features))
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,9 @@ class Equal(Control):
     name: ClassVar[str] = "equal"
     label: ClassVar[str] = "All equal"
 
-    def of_features(self, inputs: Inputs) -> Tensor:
+    def of_features(self, problem: Problem) -> Tensor:
         """Count."""
-        return torch.ones(len(inputs), inputs.task.space.n_features, dtype=torch.float64)
+        return torch.ones(len(problem), problem.n_features, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ class InputItself(Control):
     label: ClassVar[str] = "The input itself"
     per_element: ClassVar[bool] = True
 
-    def of_features(self, inputs: Inputs) -> Tensor:
+    def of_features(self, problem: Problem) -> Tensor:
         """Read the input."""
-        values = inputs.task.space.standardised(inputs.x).double()
-        return inputs.units.collect(values[:, None])[:, 0] / inputs.units.n_elements
+        values = problem.task.space.standardised(problem.x).double()
+        return problem.units.collect(values[:, None])[:, 0] / problem.units.n_elements

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
 from fans.errors import check_whole
+from fans.methods._problem import Problem, gradient
 from fans.methods.base import Method, Scores
 from fans.methods.edges import TINY, answers, entropy, of_rival, of_target
-from fans.methods.rivals import Adam, Inputs, check_classes, check_number, gradient
+from fans.methods.rivals import Adam, check_classes, check_number
 from fans.task import Task
 
 
@@ -55,19 +55,14 @@ class EdgeMask(Method):
         """The rows of a step."""
         return self.copies
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Learn masks, as many nodes at a time as fit."""
-        inputs, parts = Inputs.of(task, block), []
-        size = max(1, task.predict.max_batch // self.copies)
-        with torch.enable_grad(), task.predict.counting() as spent:
-            for start in range(0, len(inputs), size):
-                some = inputs.part(slice(start, start + size))
-                parts.append(self.masks(some).detach().double() * some.present())
-        n_rows = torch.full((len(inputs),), spent.n_rows // len(inputs))
-        return Scores(torch.cat(parts), None, n_rows)
+        with torch.enable_grad(), problem.counting() as spent:
+            parts = [self.masks(some).detach().double() * some.present for some in problem.pieces(self.copies)]
+        return Scores.even(torch.cat(parts), spent.n_rows // len(problem))
 
     @abstractmethod
-    def masks(self, inputs: Inputs) -> Tensor:
+    def masks(self, problem: Problem) -> Tensor:
         """Return the score `(n, F)` of each edge; gradients are enabled."""
 
 
@@ -75,20 +70,20 @@ class EdgeMask(Method):
 class Minimised(EdgeMask):
     """A mask that Adam takes from a random start to where an objective is least; it is the score itself."""
 
-    def masks(self, inputs: Inputs) -> Tensor:
+    def masks(self, problem: Problem) -> Tensor:
         """Learn."""
-        mask = self.start(inputs).to(inputs.x.dtype).requires_grad_()
+        mask = self.start(problem).to(problem.x.dtype).requires_grad_()
         optimiser = Adam([mask], self.rate)
         for step in range(self.n_steps):
-            optimiser.step([gradient(self.objective(inputs, mask.sigmoid(), step), mask)])
+            optimiser.step([gradient(self.objective(problem, mask.sigmoid(), step), mask)])
         return mask.sigmoid()
 
     @abstractmethod
-    def start(self, inputs: Inputs) -> Tensor:
+    def start(self, problem: Problem) -> Tensor:
         """Return the mask `(n, F)` to begin with, before its sigmoid."""
 
     @abstractmethod
-    def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:
+    def objective(self, problem: Problem, mask: Tensor, step: int) -> Tensor:
         """Return what is minimised, `(n,)`."""
 
 
@@ -134,18 +129,18 @@ class CFGNNExplainer(EdgeMask):
         check_number("momentum", self.momentum, 0)
         check_number("beta", self.beta, 0)
 
-    def masks(self, inputs: Inputs) -> Tensor:
+    def masks(self, problem: Problem) -> Tensor:
         """Descend, and keep the best counterfactual."""
-        present = inputs.present()
-        mask = torch.full(present.shape, self.init, dtype=inputs.x.dtype).requires_grad_()
+        present = problem.present
+        mask = torch.full(present.shape, self.init, dtype=problem.x.dtype).requires_grad_()
         velocity = torch.zeros_like(mask)
-        best, least = mask.detach().clone(), torch.full((len(inputs),), torch.inf, dtype=torch.float64)
+        best, least = mask.detach().clone(), torch.full((len(problem),), torch.inf, dtype=torch.float64)
         for _ in range(self.n_steps):
             soft = mask.sigmoid()
             hard = (soft >= 0.5).to(soft.dtype)
-            p_soft, p_hard = answers(inputs, soft, hard)
-            same = (p_hard.argmax(1) == inputs.target).double()
-            prediction = same.detach() * of_target(inputs, p_soft).clamp(min=TINY).log()
+            p_soft, p_hard = answers(problem, soft, hard)
+            same = (p_hard.argmax(1) == problem.target).double()
+            prediction = same.detach() * of_target(problem, p_soft).clamp(min=TINY).log()
             deleted = ((1 - hard) * present).sum(1).double()
             loss = prediction.detach() + self.beta * deleted
             found = (same == 0) & (loss < least)
@@ -199,18 +194,18 @@ class CF2(Minimised):
         for name in ("strength", "alpha", "gamma"):
             check_number(name, getattr(self, name), 0)
 
-    def start(self, inputs: Inputs) -> Tensor:
+    def start(self, problem: Problem) -> Tensor:
         """Draw normals around 1, with a variance of two edges' share."""
-        present = inputs.present()
+        present = problem.present
         sd = (2 / present.sum(1, keepdim=True).clamp(min=1)).sqrt()
-        return 1 + sd * draws.normal(inputs.keys("cf2")[:, None], torch.arange(present.shape[1]))
+        return 1 + sd * draws.normal(problem.keys("cf2")[:, None], torch.arange(present.shape[1]))
 
-    def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:  # noqa: ARG002
+    def objective(self, problem: Problem, mask: Tensor, step: int) -> Tensor:  # noqa: ARG002
         """Return what is minimised, `(n,)`."""
-        kept, left = answers(inputs, mask, 1 - mask)
-        factual = (self.gamma + of_rival(inputs, kept) - of_target(inputs, kept)).relu()
-        counter = (self.gamma + of_target(inputs, left) - of_rival(inputs, left)).relu()
-        size = (mask * inputs.present()).sum(1)
+        kept, left = answers(problem, mask, 1 - mask)
+        factual = (self.gamma + of_rival(problem, kept) - of_target(problem, kept)).relu()
+        counter = (self.gamma + of_target(problem, left) - of_rival(problem, left)).relu()
+        size = (mask * problem.present).sum(1)
         return size + self.strength * (self.alpha * factual + (1 - self.alpha) * counter)
 
 
@@ -254,19 +249,19 @@ class NSEG(Minimised):
         for name in ("alpha", "beta", "noise"):
             check_number(name, getattr(self, name), 0)
 
-    def start(self, inputs: Inputs) -> Tensor:
+    def start(self, problem: Problem) -> Tensor:
         """Draw evenly around 0, less widely the more edges there are."""
-        present = inputs.present()
+        present = problem.present
         width = 1 / present.sum(1, keepdim=True).clamp(min=1).sqrt()
-        return width * (2 * draws.uniform(inputs.keys("nseg/mask")[:, None], torch.arange(present.shape[1])) - 1)
+        return width * (2 * draws.uniform(problem.keys("nseg/mask")[:, None], torch.arange(present.shape[1])) - 1)
 
-    def objective(self, inputs: Inputs, mask: Tensor, step: int) -> Tensor:
+    def objective(self, problem: Problem, mask: Tensor, step: int) -> Tensor:
         """Return what is minimised, `(n,)`."""
-        present, key = inputs.present(), inputs.keys("nseg/noise")[:, None]
+        present, key = problem.present, problem.keys("nseg/noise")[:, None]
         places = (2 * step + torch.arange(2)[:, None]) * mask.shape[1] + torch.arange(mask.shape[1])  # (2, F)
         noise = [self.noise * (2 * draws.uniform(key, place) - 1).to(mask.dtype) for place in places]
-        kept, *left = answers(inputs, mask, *((1 - mask + e).clamp(0, 1) for e in noise))
-        removed = (of_target(inputs, left[0]) + of_target(inputs, left[1])) / 2
+        kept, *left = answers(problem, mask, *((1 - mask + e).clamp(0, 1) for e in noise))
+        removed = (of_target(problem, left[0]) + of_target(problem, left[1])) / 2
         size = (mask * present).sum(1)
         undecided = (entropy(mask) * present).sum(1) / present.sum(1).clamp(min=1)
-        return removed - of_target(inputs, kept) + self.alpha * size + self.beta * undecided
+        return removed - of_target(problem, kept) + self.alpha * size + self.beta * undecided

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole
+from fans.methods._problem import Problem
 from fans.methods.base import Scores
 from fans.methods.edges import TINY, OfLastLayer, TrainedOnEdges, answers, check_layers, embeddings, entropy, of_target
-from fans.methods.rivals import Adam, Inputs, check_classes, check_number
+from fans.methods.rivals import Adam, check_classes, check_number
 from fans.modalities.graph.space import FittedEdges
 from fans.modalities.graph.union import Joined
 from fans.modes import global_draws
@@ -127,7 +127,7 @@ class MixUpExplainer(OfLastLayer):
         piece = max(1, lessons.task.predict.max_batch // 4)
         return self.descend(network, seed, len(lessons), loss, self.batch, piece)
 
-    def loss(self, lessons: Inputs, network: Any, seen: Sequence[Tensor], index: Tensor, place: Tensor) -> Tensor:
+    def loss(self, lessons: Problem, network: Any, seen: Sequence[Tensor], index: Tensor, place: Tensor) -> Tensor:
         """Return the mean loss of nodes `index` `(m,)`, each with another, drawn from positions `place` `(m,)`."""
         m, seed = len(index), lessons.seed
         other = draws.integers(self.key(seed, "other"), place, len(lessons) - 1)
@@ -144,7 +144,7 @@ class MixUpExplainer(OfLastLayer):
         for_nodes, for_others = torch.cat([mask[:m], rest[m:]]), torch.cat([rest[:m], mask[m:]])
         p = answers(both, for_nodes, for_others, links=links, whole=True)
         explained = of_target(both, torch.cat([p[0][:m], p[1][m:]]))
-        present = both.present()
+        present = both.present
         decided = (entropy(mask) * present).sum(1) / present.sum(1).clamp(min=1)
         each = -explained.clamp(min=TINY).log() + self.size * (mask * present).sum(1) + self.entropy * decided
         total: Tensor = each.sum() / m
@@ -173,14 +173,14 @@ class MixUpExplainer(OfLastLayer):
             parts.append(seen[joined.target[joined.feature // shape[1]]])
         return by_feature(network(torch.cat(parts, 1))[:, 0], joined, shape)
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Score by the network, which is trained if that was not done. The rows are those of scoring."""
-        network = self.train(task, block.seed)
-        inputs, space = Inputs.of(task, block), task.space
+        task, space = problem.task, problem.task.space
+        network = self.train(task, problem.seed)
         assert isinstance(space, FittedEdges)
-        joined = space.joined(inputs.x)
-        logits = self._logits(network, joined, embeddings(task, inputs.x), (len(inputs), space.n_features))
-        return Scores(logits.sigmoid().double() * inputs.present(), None, torch.zeros(len(inputs), dtype=torch.int64))
+        joined = space.joined(problem.x)
+        logits = self._logits(network, joined, embeddings(task, problem.x), (len(problem), space.n_features))
+        return Scores.even(logits.sigmoid().double() * problem.present, 0)
 
 
 # --- ReFine ----------------------------------------------------------------------------------------------------------
@@ -291,25 +291,25 @@ class ReFine(TrainedOnEdges):
 
         return self.descend(network, seed, len(lessons), loss, self.batch, self.batch)
 
-    def loss(self, inputs: Inputs, network: Any, place: Tensor) -> Tensor:
+    def loss(self, problem: Problem, network: Any, place: Tensor) -> Tensor:
         """Return the loss of some nodes, with samples drawn from positions `place` `(n,)`."""
-        logits = self._logits(network, inputs)
-        mask = concrete(logits, self.key(inputs.seed, "mask").expand(len(inputs)), place, 1.0)
-        loss = self._priced(inputs, mask, answers(inputs, mask)[0])
+        logits = self._logits(network, problem)
+        mask = concrete(logits, self.key(problem.seed, "mask").expand(len(problem)), place, 1.0)
+        loss = self._priced(problem, mask, answers(problem, mask)[0])
         if not self.contrast:
             return loss
-        owner = torch.arange(len(inputs))
-        kept = inputs.units.spread(mask * self._top(mask, inputs.present()), owner)
-        rows = torch.lerp(inputs.missing, inputs.x, kept)
-        said = inputs.task.predict.differentiable(rows, raw=True)
-        return loss + self.contrast * contrast(said, inputs.target, self.temperature)
+        owner = torch.arange(len(problem))
+        kept = problem.units.spread(mask * self._top(mask, problem.present), owner)
+        rows = torch.lerp(problem.missing, problem.x, kept)
+        said = problem.task.predict.differentiable(rows, raw=True)
+        return loss + self.contrast * contrast(said, problem.target, self.temperature)
 
-    def _priced(self, inputs: Inputs, mask: Tensor, p: Tensor) -> Tensor:
+    def _priced(self, problem: Problem, mask: Tensor, p: Tensor) -> Tensor:
         """Return the mean loss without the contrast, given the probabilities `(n, C)` under a mask."""
-        present = inputs.present()
+        present = problem.present
         n_edges = present.sum(1).clamp(min=1)
         size, undecided = ((what * present).sum(1) / n_edges for what in (mask, entropy(mask)))
-        return (-of_target(inputs, p) + self.size * size + self.entropy * undecided).mean()
+        return (-of_target(problem, p) + self.size * size + self.entropy * undecided).mean()
 
     def _top(self, mask: Tensor, present: Tensor) -> Tensor:
         """Return 1 for the highest `ratio` of each graph's edges `(n, F)`, 0 for the others."""
@@ -317,39 +317,37 @@ class ReFine(TrainedOnEdges):
         kept: Tensor = rank < (self.ratio * present.sum(1, keepdim=True)).ceil()
         return (kept & present).to(mask.dtype)
 
-    def _logits(self, network: Any, inputs: Inputs) -> Tensor:
+    def _logits(self, network: Any, problem: Problem) -> Tensor:
         """Return the logit `(n, F)` of each edge, by the network of its input's class."""
-        space: Any = inputs.task.space
-        out = torch.zeros(len(inputs), space.n_features)
-        for target in sorted(set(inputs.target.tolist())):
-            at = (inputs.target == target).nonzero()[:, 0]
-            joined = space.joined(inputs.x[at])
+        space: Any = problem.task.space
+        out = torch.zeros(len(problem), space.n_features)
+        for target in sorted(set(problem.target.tolist())):
+            at = (problem.target == target).nonzero()[:, 0]
+            joined = space.joined(problem.x[at])
             out = out.index_put((at,), by_feature(network[target](joined), joined, (len(at), space.n_features)))
         return out
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Tune a copy of the class's network to one node after another; training comes first, if it was not done."""
-        network = self.train(task, block.seed)
-        inputs = Inputs.of(task, block)
-        with task.predict.counting() as spent:
-            scores = [self._tuned(network, inputs.part(slice(i, i + 1))) for i in range(len(inputs))]
-        n_rows = torch.full((len(inputs),), spent.n_rows // len(inputs))
-        return Scores(torch.cat(scores).double() * inputs.present(), None, n_rows)
+        network = self.train(problem.task, problem.seed)
+        with problem.counting() as spent:
+            scores = [self._tuned(network, problem.part(slice(i, i + 1))) for i in range(len(problem))]
+        return Scores.even(torch.cat(scores).double() * problem.present, spent.n_rows // len(problem))
 
-    def _tuned(self, network: Any, inputs: Inputs) -> Tensor:
+    def _tuned(self, network: Any, problem: Problem) -> Tensor:
         """Return the score `(1, F)` of one input's edges."""
-        own = copy.deepcopy(network[int(inputs.target[0])])
-        mine = {int(inputs.target[0]): own}
+        own = copy.deepcopy(network[int(problem.target[0])])
+        mine = {int(problem.target[0]): own}
         parameters = [parameter.requires_grad_() for parameter in own.parameters()]
         optimiser = Adam(parameters, self.step)
         with torch.enable_grad():
             for _ in range(self.n_steps):
-                mask = self._logits(mine, inputs).sigmoid()
-                kept = mask * self._top(mask, inputs.present())
-                loss = self._priced(inputs, mask, answers(inputs, kept)[0])
+                mask = self._logits(mine, problem).sigmoid()
+                kept = mask * self._top(mask, problem.present)
+                loss = self._priced(problem, mask, answers(problem, kept)[0])
                 optimiser.step(torch.autograd.grad(loss, parameters, materialize_grads=True))
         with torch.no_grad():
-            return self._logits(mine, inputs).sigmoid()
+            return self._logits(mine, problem).sigmoid()
 
 
 def contrast(said: Tensor, target: Tensor, temperature: float) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from fans.engine import draws
 from fans.errors import ModelError, check_whole
-from fans.methods.rivals import Inputs, last_output, probabilities, replacement
+from fans.methods._problem import Problem
+from fans.methods.rivals import last_output, probabilities
 from fans.methods.trained import Trained
 from fans.modalities.graph.space import FittedEdges, message_layers
 from fans.modes import global_draws
@@ -20,25 +21,25 @@ TINY = 1e-12
 """Least probability whose logarithm is taken."""
 
 
-def answers(inputs: Inputs, *keeps: Tensor, **how: Any) -> list[Tensor]:
+def answers(problem: Problem, *keeps: Tensor, **how: Any) -> list[Tensor]:
     """Return the probabilities `(n, C)` of nodes whose edges have the weights `keeps` `(n, F)`.
 
     What else is given goes to `differentiable`.
     """
-    n, owner = len(inputs), torch.arange(len(inputs))
-    rows = [torch.lerp(inputs.missing, inputs.x, inputs.units.spread(keep, owner)) for keep in keeps]
-    out = probabilities(inputs.task, inputs.task.predict.differentiable(torch.cat(rows), **how))
+    n, owner = len(problem), torch.arange(len(problem))
+    rows = [torch.lerp(problem.missing, problem.x, problem.units.spread(keep, owner)) for keep in keeps]
+    out = probabilities(problem.task, problem.task.predict.differentiable(torch.cat(rows), **how))
     return list(torch.split(out, n))
 
 
-def of_target(inputs: Inputs, p: Tensor) -> Tensor:
+def of_target(problem: Problem, p: Tensor) -> Tensor:
     """Return the probability `(n,)` of the explained class."""
-    return p.gather(1, inputs.target[:, None])[:, 0]
+    return p.gather(1, problem.target[:, None])[:, 0]
 
 
-def of_rival(inputs: Inputs, p: Tensor) -> Tensor:
+def of_rival(problem: Problem, p: Tensor) -> Tensor:
     """Return the probability `(n,)` of the likeliest other class."""
-    return p.scatter(1, inputs.target[:, None], -1.0).amax(1)
+    return p.scatter(1, problem.target[:, None], -1.0).amax(1)
 
 
 def entropy(mask: Tensor) -> Tensor:
@@ -101,7 +102,7 @@ class TrainedOnEdges(Trained):
         b: Any = other.space
         return one.predict.model is other.predict.model and a.graphs is b.graphs
 
-    def lessons(self, task: Task, seed: int) -> Inputs:
+    def lessons(self, task: Task, seed: int) -> Problem:
         """Return what the network learns from, with the predicted classes as targets."""
         space = task.space
         assert isinstance(space, FittedEdges)
@@ -112,7 +113,7 @@ class TrainedOnEdges(Trained):
         own = task.on(held, rows)
         rows = rows.to(own.background.dtype)
         outputs = own.predict(rows)
-        return Inputs(own, rows, replacement(own, rows), outputs.argmax(1), held.units(rows), names, seed)
+        return Problem(own, rows, outputs.argmax(1), held.units(rows), names, seed)
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,11 @@ class OfLastLayer(TrainedOnEdges):
         return found, 3 if space.level == "node" else 2
 
     @staticmethod
-    def seen(inputs: Inputs) -> Sequence[Tensor]:
+    def seen(problem: Problem) -> Sequence[Tensor]:
         """Return what the last layer makes of the nodes `(nodes, h)` of each input's graph."""
-        space = inputs.task.space
+        space = problem.task.space
         assert isinstance(space, FittedEdges)
-        return torch.split(embeddings(inputs.task, inputs.x), space.joined(inputs.x).size.tolist())
+        return torch.split(embeddings(problem.task, problem.x), space.joined(problem.x).size.tolist())
 
     def build(self, sizes: Sequence[int]) -> nn.Module:
         """Return the network, its weights not drawn yet."""

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.nn.functional import pad, pixel_shuffle
 
 from fans.errors import InputError, check_whole, choose, is_number
+from fans.methods._problem import Problem, gradient
 from fans.methods.masks import REPLACE, Replace, grid, plane, replaced, tangent
-from fans.methods.rivals import ElementMethod, Inputs, check_number, gradient
+from fans.methods.rivals import ElementMethod, check_number
 from fans.modalities.image.space import blurred
 
 SIGNS: dict[str, tuple[int, ...]] = {"preserve": (1,), "delete": (-1,), "hybrid": (1, -1)}
@@ -106,37 +107,37 @@ class ExtremalPerturbation(ElementMethod):
         """One an area."""
         return len(self.areas)
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return the mean of the masks, blurred."""
-        size = plane(inputs)
-        mean = self.fine(self.cells(inputs), size).view(len(inputs), -1, *size).mean(1, keepdim=True)
-        return inputs.task.space.rows(blurred(mean, self.smooth * min(size)) if self.smooth else mean)
+        size = plane(problem)
+        mean = self.fine(self.cells(problem), size).view(len(problem), -1, *size).mean(1, keepdim=True)
+        return problem.task.space.rows(blurred(mean, self.smooth * min(size)) if self.smooth else mean)
 
-    def cells(self, inputs: Inputs) -> Tensor:
+    def cells(self, problem: Problem) -> Tensor:
         """Return the coarse cells `(n * areas, 1, h, w)` after the last step.
 
         Each entry moves by its own mask's slope alone, so no input's masks depend on what else is in the batch.
         """
-        shape = (len(inputs) * len(self.areas), 1, *grid(inputs, self.cell))
-        cells = torch.full(shape, 0.5, dtype=inputs.x.dtype)
-        velocity, replacement = torch.zeros_like(cells), replaced(inputs, self.replace)
+        shape = (len(problem) * len(self.areas), 1, *grid(problem, self.cell))
+        cells = torch.full(shape, 0.5, dtype=problem.x.dtype)
+        velocity, replacement = torch.zeros_like(cells), replaced(problem, self.replace)
         for step in range(self.n_steps):
             leaf = cells.requires_grad_()
-            velocity = MOMENTUM * velocity + gradient(self.objective(inputs, replacement, leaf, step), leaf)
+            velocity = MOMENTUM * velocity + gradient(self.objective(problem, replacement, leaf, step), leaf)
             cells = (cells.detach() - self.rate * velocity).clamp(0, 1)
         return cells
 
-    def objective(self, inputs: Inputs, replacement: Tensor, cells: Tensor, step: int) -> Tensor:
+    def objective(self, problem: Problem, replacement: Tensor, cells: Tensor, step: int) -> Tensor:
         """Return what is minimised `(n * areas,)`, the areas of an input after one another."""
-        owner = torch.arange(len(inputs)).repeat_interleave(len(self.areas))
-        fine = self.fine(cells, plane(inputs))
+        owner = torch.arange(len(problem)).repeat_interleave(len(self.areas))
+        fine = self.fine(cells, plane(problem))
         ordered = fine.flatten(1).sort(dim=1, stable=True).values
-        wanted = self.wanted(ordered.shape[1]).to(ordered.dtype).repeat(len(inputs), 1)
+        wanted = self.wanted(ordered.shape[1]).to(ordered.dtype).repeat(len(problem), 1)
         value = self.weight_at(step) * ((ordered - wanted) ** 2).mean(1)
         for sign in SIGNS[self.variant]:
-            keep = inputs.task.space.rows(fine if sign > 0 else 1 - fine)
-            rows = torch.lerp(replacement[owner], inputs.x[owner], keep)
-            value = value - sign * tangent(inputs, rows, owner, raw=True)
+            keep = problem.task.space.rows(fine if sign > 0 else 1 - fine)
+            rows = torch.lerp(replacement[owner], problem.x[owner], keep)
+            value = value - sign * tangent(problem, rows, owner, raw=True)
         return value
 
     def weight_at(self, step: int) -> float:

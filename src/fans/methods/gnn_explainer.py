@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
 from fans.errors import check_whole, extra, warn
+from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores
 from fans.methods.edges import OfLastLayer, check_layers
-from fans.methods.rivals import Inputs, check_classes, check_number
+from fans.methods.rivals import check_classes, check_number
 from fans.modalities.graph.space import FittedEdges, message_layers
 from fans.modalities.graph.union import fitting, forgetting
 from fans.modes import global_draws
@@ -73,11 +73,11 @@ class GNNExplainer(Method):
         """One row a step."""
         return self.n_steps
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Learn one node's mask after another."""
         algorithm = _theirs("GNNExplainer", self.name)(epochs=self.n_steps, lr=self.rate)
         algorithm.coeffs |= {"edge_size": self.size, "edge_ent": self.entropy}
-        return masks_of(Inputs.of(task, block), algorithm, self)
+        return masks_of(problem, algorithm, self)
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,10 @@ class PGExplainer(OfLastLayer):
         made._get_embeddings = lambda *_, **__: made.seen
         return made
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:  # noqa: ARG002
+    def attribute(self, problem: Problem) -> Scores:
         """Score by the network, which is trained if that was not done. The rows are those of scoring."""
-        network = self.train(task, block.seed)
-        inputs = Inputs.of(task, block)
-        return masks_of(inputs, self._algorithm(network), self, self.seen(inputs))
+        network = self.train(problem.task, problem.seed)
+        return masks_of(problem, self._algorithm(network), self, self.seen(problem))
 
 
 def _theirs(name: str, asker: str) -> Any:
@@ -235,38 +234,38 @@ def without_masks(model: Any) -> Iterator[None]:
         clean()
 
 
-def asked(inputs: Inputs, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
+def asked(problem: Problem, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return one input as PyTorch Geometric's algorithms take it: nodes, edges, and all else by name."""
-    space: Any = inputs.task.space
-    x, edges, more, node = space.alone(inputs.x[i])
-    target = inputs.target[i : i + 1] if node < 0 else inputs.target[i].expand(len(x))
-    x, edges, target, *rest = fitting(inputs.task.predict.model, x, edges, target, *more.values())
+    space: Any = problem.task.space
+    x, edges, more, node = space.alone(problem.x[i])
+    target = problem.target[i : i + 1] if node < 0 else problem.target[i].expand(len(x))
+    x, edges, target, *rest = fitting(problem.task.predict.model, x, edges, target, *more.values())
     more = dict(zip(more, rest, strict=True)) | {"target": target}
     return x, edges, more if node < 0 else more | {"index": node}
 
 
-def masks_of(inputs: Inputs, algorithm: Any, method: Method, seen: Sequence[Tensor] | None = None) -> Scores:
+def masks_of(problem: Problem, algorithm: Any, method: Method, seen: Sequence[Tensor] | None = None) -> Scores:
     """Ask for one node's mask after another; `seen` is what the model makes of each one's nodes, where that is read."""
-    task, space = inputs.task, inputs.task.space
+    task, space = problem.task, problem.task.space
     assert isinstance(space, FittedEdges)
-    scores = torch.zeros(len(inputs), space.n_features, dtype=torch.float64)
-    seeds, n_edges = inputs.keys(method.name).tolist(), (space.columns_of(inputs.x) >= 0).sum(1).tolist()
+    scores = torch.zeros(len(problem), space.n_features, dtype=torch.float64)
+    seeds, n_edges = problem.keys(method.name).tolist(), (space.columns_of(problem.x) >= 0).sum(1).tolist()
     n_bad, n_rows = 0, method.cost(space.n_features)
     with (
         torch.enable_grad(),
         global_draws(),
         own_model(task) as model,
-        task.predict.direct(len(inputs) * n_rows),
+        task.predict.direct(len(problem) * n_rows),
     ):
         made = wrapped(task, model, algorithm, method.name)
-        for i in range(len(inputs)):
-            x, edges, more = asked(inputs, i)
+        for i in range(len(problem)):
+            x, edges, more = asked(problem, i)
             if seen is not None:
                 algorithm.seen = seen[i]
             torch.manual_seed(seeds[i])
             mask = made(x, edges, **more).edge_mask.detach().cpu().double()[: n_edges[i]]
             n_bad += int(not torch.isfinite(mask).all())
-            scores[i].index_add_(0, inputs.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
+            scores[i].index_add_(0, problem.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
     if n_bad:
-        warn(f"{method.label}'s mask was not a number for {n_bad} of {len(inputs)} inputs; those edges score 0")
-    return Scores(scores / inputs.units.n_elements, None, torch.full((len(inputs),), n_rows))
+        warn(f"{method.label}'s mask was not a number for {n_bad} of {len(problem)} inputs; those edges score 0")
+    return Scores.even(scores / problem.units.n_elements, n_rows)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import check_whole, choose, warn
-from fans.methods.rivals import ElementMethod, Inputs, check_number, gradient
+from fans.methods._problem import Problem, gradient
+from fans.methods.rivals import ElementMethod, check_number
 from fans.modes import only_here
 from fans.task import Task
 
@@ -52,9 +53,9 @@ class Saliency(ElementMethod):
         """The input itself."""
         return 1
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return the gradient."""
-        return _at_the_input(inputs, absolute=self.absolute, times_input=self.times_input)
+        return _at_the_input(problem, absolute=self.absolute, times_input=self.times_input)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class GuidedBackprop(ElementMethod):
         """The input itself."""
         return 1
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return the guided gradient."""
 
         def enter(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -96,8 +97,8 @@ class GuidedBackprop(ElementMethod):
                 entry.register_hook(lambda slope: slope.clamp(min=0))
             return (entry, *given[1:])
 
-        with _hooked(inputs.task.predict.model, (nn.ReLU,), enter):
-            return _at_the_input(inputs, absolute=self.absolute, times_input=self.times_input)
+        with _hooked(problem.task.predict.model, (nn.ReLU,), enter):
+            return _at_the_input(problem, absolute=self.absolute, times_input=self.times_input)
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,11 @@ class IntegratedGradients(ElementMethod):
         """The points on the line."""
         return self.n_steps
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Integrate."""
         places, weights = (torch.from_numpy(v) for v in _quadrature(self.rule, self.n_steps))
-        _, slopes = _along(inputs, places)
-        return torch.einsum("nke,k->ne", slopes, weights.to(slopes.dtype)) * (inputs.x - inputs.missing)
+        _, slopes = _along(problem, places)
+        return torch.einsum("nke,k->ne", slopes, weights.to(slopes.dtype)) * (problem.x - problem.missing)
 
 
 @dataclass(frozen=True)
@@ -165,29 +166,29 @@ class GradientShap(ElementMethod):
         """The points."""
         return self.n_samples
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Average over the draws."""
-        noisy, reference, place = self.drawn(inputs)
+        noisy, reference, place = self.drawn(problem)
         way = noisy - reference
-        owner = torch.arange(len(inputs)).repeat_interleave(self.n_samples)
-        _, slopes = inputs.slopes((reference + place[..., None] * way).flatten(0, 1), owner)
+        owner = torch.arange(len(problem)).repeat_interleave(self.n_samples)
+        _, slopes = problem.slopes((reference + place[..., None] * way).flatten(0, 1), owner)
         return (slopes.view_as(way) * way).mean(1)
 
-    def drawn(self, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    def drawn(self, problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
         """Draw the noisy input `(n, K, E)`, its reference `(n, K, E)` and the place between them `(n, K)`."""
-        x, sample = inputs.x[:, None], torch.arange(self.n_samples)
+        x, sample = problem.x[:, None], torch.arange(self.n_samples)
         noisy = x.expand(-1, self.n_samples, -1)
         if self.stdev:
             position = sample[:, None] * x.shape[2] + torch.arange(x.shape[2])
-            normals = draws.normal(inputs.keys("gradient_shap/noise")[:, None, None], position)
+            normals = draws.normal(problem.keys("gradient_shap/noise")[:, None, None], position)
             noisy = noisy + self.stdev * normals.to(x.dtype)
-        reference = inputs.missing[:, None].expand_as(noisy)
+        reference = problem.missing[:, None].expand_as(noisy)
         if self.references == "background":
-            background = inputs.task.background
+            background = problem.task.background
             reference = background[
-                draws.integers(inputs.keys("gradient_shap/reference")[:, None], sample, len(background))
+                draws.integers(problem.keys("gradient_shap/reference")[:, None], sample, len(background))
             ]
-        place = draws.uniform(inputs.keys("gradient_shap/place")[:, None], sample)
+        place = draws.uniform(problem.keys("gradient_shap/place")[:, None], sample)
         return noisy, reference, place.to(x.dtype)
 
 
@@ -219,9 +220,9 @@ class IDGI(ElementMethod):
         """The steps, and where the last one ends."""
         return self.n_steps + 1
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Share out every step."""
-        values, slopes = _along(inputs, torch.linspace(0, 1, self.n_steps + 1, dtype=torch.float64))
+        values, slopes = _along(problem, torch.linspace(0, 1, self.n_steps + 1, dtype=torch.float64))
         squared = slopes[:, :-1].double() ** 2
         total = squared.sum(2)
         rate = torch.where(total > 0, values.diff(dim=1) / total, torch.zeros((), dtype=total.dtype))
@@ -280,9 +281,9 @@ class DeepLift(ElementMethod):
         """The input and its baseline."""
         return 2
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return multipliers, times the difference."""
-        task, calls = inputs.task, list[_Call]()
+        task, calls = problem.task, list[_Call]()
 
         def enter(module: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
             calls.append(_Call(module, given[0]))
@@ -291,14 +292,14 @@ class DeepLift(ElementMethod):
         def leave(_: nn.Module, __: tuple[Any, ...], out: Any) -> None:
             calls.pop().leave(out)
 
-        leaf = torch.cat([inputs.x, inputs.missing]).requires_grad_()
+        leaf = torch.cat([problem.x, problem.missing]).requires_grad_()
         with _hooked(task.predict.model, (*POINTWISE, *POOLS), enter, leave):
             logits = task.predict.differentiable(leaf, raw=True, whole=True)
             if logits.shape[1] < task.outputs.shape[1]:  # a single logit of two classes
                 logits = torch.cat([-logits, logits], 1)
-            explained = logits.gather(1, inputs.target.repeat(2)[:, None])
-            multiplier = gradient(explained, leaf)[: len(inputs)]
-        scores = multiplier * (inputs.x - inputs.missing)
+            explained = logits.gather(1, problem.target.repeat(2)[:, None])
+            multiplier = gradient(explained, leaf)[: len(problem)]
+        scores = multiplier * (problem.x - problem.missing)
         _warn_if_incomplete(scores.sum(1), _difference(explained.detach())[:, 0])
         return scores if self.multiply else multiplier
 
@@ -365,18 +366,18 @@ def _twice(half: Any) -> Tensor:
 # --- What they share -------------------------------------------------------------------------------------------------
 
 
-def _at_the_input(inputs: Inputs, *, absolute: bool, times_input: bool) -> Tensor:
+def _at_the_input(problem: Problem, *, absolute: bool, times_input: bool) -> Tensor:
     """Return the gradient at the inputs `(n, E)`, as it is wanted."""
-    _, slopes = inputs.slopes(inputs.x, torch.arange(len(inputs)))
-    slopes = slopes * inputs.x if times_input else slopes
+    _, slopes = problem.slopes(problem.x, torch.arange(len(problem)))
+    slopes = slopes * problem.x if times_input else slopes
     return slopes.abs() if absolute else slopes
 
 
-def _along(inputs: Inputs, places: Tensor) -> tuple[Tensor, Tensor]:
+def _along(problem: Problem, places: Tensor) -> tuple[Tensor, Tensor]:
     """Return outputs `(n, K)` and gradients `(n, K, E)` at places `(K,)` of the line from the baseline to the input."""
-    n, k = len(inputs), len(places)
-    points = torch.lerp(inputs.missing[:, None], inputs.x[:, None], places.to(inputs.x.dtype)[:, None])
-    values, slopes = inputs.slopes(points.flatten(0, 1), torch.arange(n).repeat_interleave(k))
+    n, k = len(problem), len(places)
+    points = torch.lerp(problem.missing[:, None], problem.x[:, None], places.to(problem.x.dtype)[:, None])
+    values, slopes = problem.slopes(points.flatten(0, 1), torch.arange(n).repeat_interleave(k))
     return values.view(n, k), slopes.view(n, k, -1)
 
 

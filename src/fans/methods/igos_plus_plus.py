@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fans.errors import check_whole, choose
+from fans.methods._problem import Problem, gradient
 from fans.methods.masks import REPLACE, Replace, grid, mean, noise, plane, replaced, tangent
-from fans.methods.rivals import ElementMethod, Inputs, check_number, gradient
+from fans.methods.rivals import ElementMethod, check_number
 
 
 @dataclass(frozen=True)
@@ -83,50 +84,50 @@ class IGOSPlusPlus(ElementMethod):
         """The points of a line."""
         return self.n_path
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return what both masks together delete."""
-        return inputs.task.space.rows(1 - self._fine(inputs, self.masks(inputs)).prod(1, keepdim=True))
+        return problem.task.space.rows(1 - self._fine(problem, self.masks(problem)).prod(1, keepdim=True))
 
-    def masks(self, inputs: Inputs) -> Tensor:
+    def masks(self, problem: Problem) -> Tensor:
         """Return the masks `(n, 2, h, w)` after the last step: the one that deletes, the one that inserts."""
-        masks = torch.ones(len(inputs), 2, *grid(inputs, self.cell), dtype=inputs.x.dtype)
-        replacement, alike = replaced(inputs, self.replace), self._alike(inputs)
+        masks = torch.ones(len(problem), 2, *grid(problem, self.cell), dtype=problem.x.dtype)
+        replacement, alike = replaced(problem, self.replace), self._alike(problem)
         for step in range(self.n_steps):
             leaf = masks.requires_grad_()
-            slope = gradient(self.objective(inputs, replacement, alike, leaf, step), leaf)
+            slope = gradient(self.objective(problem, replacement, alike, leaf, step), leaf)
             largest = slope.flatten(1).abs().amax(1).clamp(min=torch.finfo(slope.dtype).tiny)[:, None, None, None]
             masks = (masks.detach() - self.rate * (1 - step / self.n_steps) * slope / largest).clamp(0, 1)
         return masks
 
     def objective(
-        self, inputs: Inputs, replacement: Tensor, alike: tuple[Tensor, Tensor], masks: Tensor, step: int
+        self, problem: Problem, replacement: Tensor, alike: tuple[Tensor, Tensor], masks: Tensor, step: int
     ) -> Tensor:
         """Return what is minimised, `(n,)`."""
-        fine = self._fine(inputs, masks)
+        fine = self._fine(problem, masks)
         deletes, inserts, both = fine[:, :1], fine[:, 1:], fine.prod(1, keepdim=True)
         rough = [(weight * both.diff(dim=axis).abs() ** self.beta) for axis, weight in zip((2, 3), alike, strict=True)]
         value = self.l1 * mean(1 - masks.prod(1)) + self.tv * (mean(rough[0]) + mean(rough[1]))
-        fog = noise(inputs, "igos_plus_plus", step, self.noise)
+        fog = noise(problem, "igos_plus_plus", step, self.noise)
         share = torch.arange(1, self.n_path + 1, dtype=fine.dtype)[:, None, None, None, None] / self.n_path
         for mask in (deletes, both):
-            value = value + self._along(inputs, replacement, share * mask, fog)
+            value = value + self._along(problem, replacement, share * mask, fog)
         for mask in (inserts, both):
-            value = value - self._along(inputs, replacement, 1 - share * mask, fog)
+            value = value - self._along(problem, replacement, 1 - share * mask, fog)
         return value
 
-    def _along(self, inputs: Inputs, replacement: Tensor, keep: Tensor, fog: Tensor) -> Tensor:
+    def _along(self, problem: Problem, replacement: Tensor, keep: Tensor, fog: Tensor) -> Tensor:
         """Return the mean output `(n,)` over masks `(points, n, 1, height, width)`."""
-        owner = torch.arange(len(inputs)).repeat(len(keep))
-        shown = inputs.task.space.rows(keep.flatten(0, 1))
-        rows = torch.lerp(replacement[owner], inputs.x[owner], shown) + fog[owner]
-        return tangent(inputs, rows, owner).view(len(keep), -1).mean(0)
+        owner = torch.arange(len(problem)).repeat(len(keep))
+        shown = problem.task.space.rows(keep.flatten(0, 1))
+        rows = torch.lerp(replacement[owner], problem.x[owner], shown) + fog[owner]
+        return tangent(problem, rows, owner).view(len(keep), -1).mean(0)
 
-    def _alike(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def _alike(self, problem: Problem) -> tuple[Tensor, Tensor]:
         """Return how alike neighbours are below each other and beside each other, the mean over channels."""
-        image = inputs.task.space.planes(inputs.x)
+        image = problem.task.space.planes(problem.x)
         down, across = (torch.exp(-((image.diff(dim=axis) / self.edge) ** 2)).mean(1, keepdim=True) for axis in (2, 3))
         return down, across
 
-    def _fine(self, inputs: Inputs, masks: Tensor) -> Tensor:
+    def _fine(self, problem: Problem, masks: Tensor) -> Tensor:
         """Return the masks on every pixel, `(n, 2, height, width)`."""
-        return interpolate(masks, plane(inputs), mode="bilinear")
+        return interpolate(masks, plane(problem), mode="bilinear")

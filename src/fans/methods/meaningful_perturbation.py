@@ -9,8 +9,9 @@ from torch.nn.functional import interpolate
 
 from fans.engine.settings import Settings
 from fans.errors import check_whole, choose
+from fans.methods._problem import Problem, gradient
 from fans.methods.masks import REPLACE, Replace, grid, mean, noise, plane, replaced
-from fans.methods.rivals import Adam, ElementMethod, Inputs, check_classes, check_number, gradient, probabilities
+from fans.methods.rivals import Adam, ElementMethod, check_classes, check_number, probabilities
 from fans.task import Task
 
 
@@ -84,38 +85,38 @@ class MeaningfulPerturbation(ElementMethod):
         """One."""
         return 1
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return what the mask deletes."""
-        return 1 - self._upsampled(inputs, self.mask(inputs)[0])
+        return 1 - self._upsampled(problem, self.mask(problem)[0])
 
-    def mask(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def mask(self, problem: Problem) -> tuple[Tensor, Tensor]:
         """Return the mask `(n, 1, h, w)` after the last step, and the objective `(n, steps)` before each.
 
         Adam looks at every entry alone, so no input's mask depends on what else is in the batch.
         """
-        mask = torch.ones(len(inputs), 1, *grid(inputs, self.cell), dtype=inputs.x.dtype).requires_grad_()
+        mask = torch.ones(len(problem), 1, *grid(problem, self.cell), dtype=problem.x.dtype).requires_grad_()
         optimiser = Adam([mask], self.rate)
-        replacement, history = self.replacement(inputs), []
+        replacement, history = self.replacement(problem), []
         for step in range(self.n_steps):
-            value = self.objective(inputs, replacement, mask, step)
+            value = self.objective(problem, replacement, mask, step)
             optimiser.step([gradient(value, mask)])
             with torch.no_grad():
                 mask.clamp_(0, 1)
             history.append(value.detach())
         return mask.detach(), torch.stack(history, 1)
 
-    def objective(self, inputs: Inputs, replacement: Tensor, mask: Tensor, step: int) -> Tensor:
+    def objective(self, problem: Problem, replacement: Tensor, mask: Tensor, step: int) -> Tensor:
         """Return what is minimised, `(n,)`."""
-        task, keep = inputs.task, self._upsampled(inputs, mask)
-        rows = torch.lerp(replacement, inputs.x, keep) + noise(inputs, "meaningful_perturbation", step, self.noise)
-        p = probabilities(task, task.predict.differentiable(rows)).gather(1, inputs.target[:, None])[:, 0]
+        task, keep = problem.task, self._upsampled(problem, mask)
+        rows = torch.lerp(replacement, problem.x, keep) + noise(problem, "meaningful_perturbation", step, self.noise)
+        p = probabilities(task, task.predict.differentiable(rows)).gather(1, problem.target[:, None])[:, 0]
         rough = sum(mean(mask.diff(dim=axis).abs() ** self.beta) for axis in (2, 3))
         return self.l1 * mean(1 - mask) + self.tv * rough + p
 
-    def replacement(self, inputs: Inputs) -> Tensor:
+    def replacement(self, problem: Problem) -> Tensor:
         """Return what deleted pixels show, `(n, E)`."""
-        return replaced(inputs, self.replace, self.sigma)
+        return replaced(problem, self.replace, self.sigma)
 
-    def _upsampled(self, inputs: Inputs, mask: Tensor) -> Tensor:
+    def _upsampled(self, problem: Problem, mask: Tensor) -> Tensor:
         """Return the mask on every element, `(n, E)`."""
-        return inputs.task.space.rows(interpolate(mask, plane(inputs), mode=self.upsampling))
+        return problem.task.space.rows(interpolate(mask, plane(problem), mode=self.upsampling))

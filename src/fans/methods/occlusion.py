@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole
-from fans.methods.rivals import ElementMethod, Inputs
+from fans.methods._problem import Problem
+from fans.methods.rivals import ElementMethod
 from fans.task import Task
 
 
@@ -60,9 +61,9 @@ class Occlusion(ElementMethod):
         across = max(1, -(-(round(n_features**0.5) - self.window) // self.stride) + 1)
         return int(getattr(self, "_n_windows", across**2)) + 1
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return the mean fall over the windows on each pixel."""
-        task, n = inputs.task, len(inputs)
+        task, n = problem.task, len(problem)
         rows, columns = self._covers(task)
         n_windows = len(rows) * len(columns)
         after = []
@@ -70,9 +71,9 @@ class Occlusion(ElementMethod):
             owner, window = piece // n_windows, piece % n_windows
             cover = rows[window // len(columns)][:, :, None] & columns[window % len(columns)][:, None]
             hidden = task.space.rows(cover[:, None])
-            out = task.predict(torch.where(hidden, inputs.missing[owner], inputs.x[owner]))
-            after.append(out.gather(1, inputs.target[owner, None])[:, 0])
-        fall = task.predict(inputs.x).gather(1, inputs.target[:, None]) - torch.cat(after).view(n, n_windows)
+            out = task.predict(torch.where(hidden, problem.missing[owner], problem.x[owner]))
+            after.append(out.gather(1, problem.target[owner, None])[:, 0])
+        fall = task.predict(problem.x).gather(1, problem.target[:, None]) - torch.cat(after).view(n, n_windows)
         down, across = rows.to(fall.dtype), columns.to(fall.dtype)
         total = torch.einsum("nij,ih,jw->nhw", fall.view(n, len(rows), -1), down, across)
         return task.space.rows((total / (down.sum(0)[:, None] * across.sum(0)))[:, None])

@@ -10,8 +10,9 @@ from torch.nn.functional import interpolate
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, is_number
+from fans.methods._problem import Problem
 from fans.methods.masks import plane
-from fans.methods.rivals import ElementMethod, Inputs
+from fans.methods.rivals import ElementMethod
 from fans.task import Task
 
 
@@ -64,26 +65,26 @@ class Rise(ElementMethod):
         """One row a mask."""
         return self.n_samples
 
-    def elements(self, inputs: Inputs) -> Tensor:
+    def elements(self, problem: Problem) -> Tensor:
         """Return the weighed sum of the masks."""
-        task, n = inputs.task, len(inputs)
-        total = torch.zeros(n, *plane(inputs), dtype=torch.float64)
+        task, n = problem.task, len(problem)
+        total = torch.zeros(n, *plane(problem), dtype=torch.float64)
         for piece in torch.split(torch.arange(n * self.n_samples), task.predict.max_batch):
             owner = piece // self.n_samples
-            masks = self.masks(inputs, owner, piece % self.n_samples)
-            rows = torch.lerp(inputs.missing[owner], inputs.x[owner], task.space.rows(masks[:, None]))
-            out = task.predict(rows, fresh=True).gather(1, inputs.target[owner, None])
+            masks = self.masks(problem, owner, piece % self.n_samples)
+            rows = torch.lerp(problem.missing[owner], problem.x[owner], task.space.rows(masks[:, None]))
+            out = task.predict(rows, fresh=True).gather(1, problem.target[owner, None])
             total.index_add_(0, owner, out[..., None] * masks)
         return task.space.rows((total / (self.n_samples * self.p))[:, None])
 
-    def masks(self, inputs: Inputs, owner: Tensor, place: Tensor) -> Tensor:
+    def masks(self, problem: Problem, owner: Tensor, place: Tensor) -> Tensor:
         """Return the masks `(m, height, width)` at some places of some inputs' own lists, both `(m,)`."""
-        size = plane(inputs)
-        kept = draws.bernoulli(inputs.keys("rise")[owner], place, self.cells**2, self.p)
-        grid = draws.numbers(kept, inputs.x.dtype).view(-1, 1, self.cells, self.cells)
+        size = plane(problem)
+        kept = draws.bernoulli(problem.keys("rise")[owner], place, self.cells**2, self.p)
+        grid = draws.numbers(kept, problem.x.dtype).view(-1, 1, self.cells, self.cells)
         cell = torch.tensor([-(-side // self.cells) for side in size])
         large = interpolate(grid, tuple(((self.cells + 1) * cell).tolist()), mode="bilinear")[:, 0]
-        offsets = inputs.keys("rise, offset")[owner, None]
+        offsets = problem.keys("rise, offset")[owner, None]
         start = draws.integers(offsets, 2 * place[:, None] + torch.arange(2), cell + 1)
         down, across = (start[:, i, None] + torch.arange(side) for i, side in enumerate(size))
         return large[torch.arange(len(large))[:, None, None], down[:, :, None], across[:, None]]

@@ -67,8 +67,9 @@ def result(found: Evaluation, seconds: float, n_explaining: int, trained: Any, n
 
 def training(spec: Plain) -> int:
     """Return the rows of training a row's method, where it has to be: once for all its cells in a process."""
-    member: Any = Method.registry[spec["call"]["method"]]
-    return int(member(**_own(member, spec["call"]["settings"])).training_cost(spec["n_background"]))
+    settings = spec["call"]["settings"]
+    member: Any = _member(spec["call"]["method"], settings)
+    return int(member(**_own(member, settings)).training_cost(spec["n_background"]))
 
 
 def all_settings(call: Plain) -> dict[str, Any]:
@@ -79,8 +80,8 @@ def all_settings(call: Plain) -> dict[str, Any]:
 
 def price_of_call(call: Plain, n_features: int) -> int:
     """Return the model rows of one explanation."""
-    member: Any = Method.registry[call["method"]]
     settings = all_settings(call)
+    member: Any = _member(call["method"], settings)
     around = Neighbourhood(**_own(Neighbourhood, settings))
     made: Method = member(**_own(member, settings))
     cost = 1 + made.cost(n_features)
@@ -91,6 +92,12 @@ def price_of_call(call: Plain, n_features: int) -> int:
         n_samples = 1 + around.n_local + around.n_background
         cost = settings["n_steps"] * 2 * (n_samples * asked.n_factual + asked.n_resample * asked.n_perturb)
     return int(cost) + around.n_local
+
+
+def _member(name: str, settings: Plain) -> Any:
+    """Return the class of a method that takes these settings."""
+    member: Any = Method.registry[name]
+    return member.taking(settings)
 
 
 def _own(member: Any, settings: Plain) -> dict[str, Any]:

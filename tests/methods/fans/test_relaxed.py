@@ -19,7 +19,7 @@ from fans.engine.trials import run_trials
 from fans.methods.fans import relaxed as _relaxed
 from fans.methods.fans import released as _released
 from fans.methods.fans.method import FANS, PRESETS
-from fans.methods.fans.relaxed import Climb, Step, integrated_gradients
+from fans.methods.fans.relaxed import Relaxation, Step, integrated_gradients
 from fans.modalities.base import Fixed, Noise
 from fans.spaces import Image
 from tests import oracles
@@ -56,8 +56,8 @@ UNITS: dict[str, Any] = {
 }
 
 
-def how(**changed: Any) -> Climb:
-    return Climb(**HOW | changed)
+def how(**changed: Any) -> Relaxation:
+    return Relaxation(**HOW | changed)
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -110,7 +110,7 @@ def case(unit: str, **settings: Any) -> tuple[fans.Explainer, Block]:
 class ByHand:
     """The relaxed objective of the first input in loops, from the definitions."""
 
-    def __init__(self, asked: fans.Explainer, block: Block, climb: Climb, s: Tensor) -> None:
+    def __init__(self, asked: fans.Explainer, block: Block, climb: Relaxation, s: Tensor) -> None:
         assert isinstance(asked.task.baseline, Fixed)
         self.asked, self.block, self.climb = asked, block, climb
         self.missing, self.samples = asked.task.baseline.row, block.pool.samples()[0]
@@ -188,7 +188,7 @@ def test_the_objective_by_hand(g, scale, unit, distance):
 # --- The gradient ----------------------------------------------------------------------------------------------------
 
 
-def slope_by_difference(asked: fans.Explainer, block: Block, settings: Any, climb: Climb, s: Tensor) -> Tensor:
+def slope_by_difference(asked: fans.Explainer, block: Block, settings: Any, climb: Relaxation, s: Tensor) -> Tensor:
     """Central differences of the objective, all features of all inputs in one call."""
     n, n_features = s.shape
     step = 1e-6 * torch.eye(n_features, dtype=s.dtype)
@@ -364,7 +364,7 @@ def test_the_climb_is_adam_from_a_neutral_start(init, max_batch):
     block = ready(asked, images)
     s = nn.Parameter(torch.full((9, asked.task.space.n_features), init, dtype=torch.float64))
     optimiser = torch.optim.Adam([s], lr=0.05, maximize=True)
-    climb, values = Climb(6, 0.05, init, "strict", None), []
+    climb, values = Relaxation(n_steps=6, rate=0.05, init=init, relaxed_g="strict"), []
     with asked.task.predict.session():
         for number in range(6):
             step = Step(asked.task, block, asked.settings, climb, torch.arange(9), s.detach().clone(), number)

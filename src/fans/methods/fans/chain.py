@@ -15,8 +15,10 @@ second chain, which goes on from the first with sizes about the one that does it
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +27,9 @@ from fans.engine import draws
 from fans.engine.equations import measure_change
 from fans.engine.neighbourhood import Block
 from fans.engine.perturbation import baselines
+from fans.errors import InputError, check_whole
+from fans.methods._problem import Problem
+from fans.methods._solver import Solver
 from fans.methods.base import Scores, Without
 from fans.methods.fans.subset import coarse_sizes, counting, ranks
 from fans.modalities.base import DrawnRows, Noise
@@ -68,6 +73,43 @@ MOST_NEWTON, NEAR = 40, 1e-5
 """Steps that finding a threshold may take; once the share it selects is off by so little, one more makes it exact."""
 GOLDEN = 0.6180339887498949
 """Steps shift the sizes by this part of their distance, so that together they cover all."""
+
+
+@dataclass(frozen=True)
+class Chain(Solver):
+    """One order of the features, good at every size, by gradient ascent.
+
+    Args:
+        n_steps: of the ascent.
+        n_rows: model rows of each step, half of them perturbing the subset and half the rest.
+    """
+
+    name: ClassVar[str] = "chain"
+    efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {"low": {"n_rows": 16}, "high": {"n_steps": 20, "n_rows": 64}}
+    needs_gradient: ClassVar[bool] = True
+    has_terms: ClassVar[bool] = True
+    fine: ClassVar[bool] = True
+
+    n_steps: int = 10
+    n_rows: int = 32
+
+    def __post_init__(self) -> None:
+        check_whole("n_steps", self.n_steps, 1)
+        check_whole("n_rows", self.n_rows, 4)
+        if self.n_rows % 2:
+            raise InputError(f"Expected `n_rows` as an even number, half of them for either side, got {self.n_rows}")
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """The rows of all steps, and those that find how the scores fall."""
+        return self.n_steps * self.n_rows + MOST_FITTING
+
+    def at_once(self, n_features: int) -> int:  # noqa: ARG002
+        """The rows of one step."""
+        return self.n_rows
+
+    def attribute(self, problem: Problem) -> Scores:
+        """Climb."""
+        return climb_chain(problem.task, problem.batch, self.n_steps, self.n_rows, self.without)
 
 
 def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Without) -> Scores:

@@ -1,8 +1,9 @@
 """The additive game: random subsets against their complements, and a regression. No gradients, any black box."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +13,11 @@ from fans.engine.equations import KERNELS
 from fans.engine.neighbourhood import Block, draw_features, subset_distance
 from fans.engine.perturbation import Jobs, run
 from fans.engine.settings import Settings
+from fans.errors import InputError, check_whole, choose, warn
+from fans.methods._problem import Problem
+from fans.methods._solver import Solver
 from fans.methods.base import Drawn, Scores, Without
+from fans.methods.rivals import check_number
 from fans.modalities.base import Blocks
 from fans.task import Task
 
@@ -20,6 +25,59 @@ NOISE = 0.3
 """Of the regression with a smooth prior: variance of the noise, in variances that the prior gives an observation."""
 SMALLEST = 1e-4
 """Of that prior's principal components: the smallest variance that matters, in that of the largest."""
+
+
+@dataclass(frozen=True)
+class Game(Solver):
+    """Each feature's Banzhaf value in the game whose value of a subset is its PNS.
+
+    Draw a random subset s; perturb s, and separately the rest, on a sample near the input. The Banzhaf value depends
+    only on how a game differs between s and its complement, which here is `k * (changed by s - changed by the rest)`.
+    So each pair of model rows is one observation of a linear regression on which features were hit on which side.
+
+    Args:
+        n_pairs: random subsets drawn, two model rows each.
+        ridge: penalty of the regression, as a share of its diagonal.
+        draw: on a grid of many features, draw them in `"blocks"` at random offsets, or each of the `"features"` alone.
+    """
+
+    name: ClassVar[str] = "game"
+    efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {"low": {"n_pairs": 200}, "high": {"n_pairs": 2000}}
+    has_terms: ClassVar[bool] = True
+    looks_around: ClassVar[bool] = True
+
+    n_pairs: int = 500
+    ridge: float = 1e-3
+    draw: Drawn = "blocks"
+
+    def __post_init__(self) -> None:
+        choose("`draw`", self.draw, ("blocks", "features"))
+        check_whole("n_pairs", self.n_pairs, 2)
+        check_number("ridge", self.ridge, 0)
+
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse ablations that do nothing, and warn of more columns than there are rows to tell them apart."""
+        super().check(task, settings)
+        if self.without in ("SF", "NC") and settings.joint:
+            raise InputError(
+                f'Expected closeness="subset" for without="{self.without}" of the game, got "input", with which both '
+                'terms of PNS are the same; pass closeness="subset", or solver="chain"'
+            )
+        if task.space.own_scales and task.space.n_features > 2 * self.n_pairs:
+            warn(
+                f"The {task.space.n_features:,} columns are more than the {2 * self.n_pairs:,} model rows that tell "
+                'them apart, so that only those that matter most stand out; pass effort="high", or put columns that '
+                "belong together into groups: space=Table(groups=...)"
+            )
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """Two rows a pair."""
+        return 2 * self.n_pairs
+
+    def attribute(self, problem: Problem) -> Scores:
+        """Play."""
+        how = (self.n_pairs, self.ridge, self.draw, self.without)
+        return play(problem.task, problem.batch, problem.settings, *how)
 
 
 def play(

@@ -1,24 +1,26 @@
 """FANS: Feature Attribution with Necessity and Sufficiency (Chen et al., ICML 2024)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, get_args
+from dataclasses import asdict, dataclass, fields, make_dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
-from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
-from fans.errors import InputError, check_whole, choose, is_number, warn
-from fans.methods.base import Drawn, Method, Scores, Without
-from fans.methods.fans.chain import MOST_FITTING, climb_chain
-from fans.methods.fans.game import play
-from fans.methods.fans.relaxed import Climb, Relaxed, check_differentiable, climb
-from fans.methods.fans.released import N_ROWS, ROWS_A_STEP, refine_integrated_gradients
-from fans.methods.fans.walks import rows_for, rows_of_walks, walk
-from fans.methods.rivals import check_number
+from fans.errors import InputError, choose
+from fans.methods._problem import Problem
+from fans.methods._solver import Solver
+from fans.methods.base import Method, Scores, Without
+from fans.methods.fans.chain import Chain
+from fans.methods.fans.game import Game
+from fans.methods.fans.relaxed import Relaxation
+from fans.methods.fans.released import Released
+from fans.methods.fans.walks import Walks
 from fans.task import Task
 
-Solver = Literal["auto", "chain", "walks", "game", "relaxed"]
+SOLVERS: tuple[type[Solver], ...] = (Chain, Walks, Game, Relaxation)
+"""Ours; others register themselves."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {
@@ -51,11 +53,22 @@ authors' public code does instead of that. docs/design.md describes both.
 """
 
 
-WIDE = 2
-"""Of a table so wide that walks through all its columns take more than this times their rows, the game is played."""
+def with_settings(cls: type) -> type:
+    """Give a class the settings of our solvers as fields, those of one name once."""
+    for f in (f for kind in SOLVERS for f in fields(kind) if f.name not in cls.__annotations__):
+        cls.__annotations__[f.name] = f.type
+        setattr(cls, f.name, f.default)
+    return cls
+
+
+def efforts_of(*kinds: type[Solver]) -> dict[str, dict[str, Any]]:
+    """Return the settings of solvers by effort."""
+    levels = ("low", "normal", "high")
+    return {level: {k: v for kind in kinds for k, v in kind.efforts.get(level, {}).items()} for level in levels}
 
 
 @dataclass(frozen=True)
+@with_settings
 class FANS(Method):
     """Order features so that perturbing the first ones changes the prediction and perturbing the others does not.
 
@@ -65,33 +78,18 @@ class FANS(Method):
     **Walks** (tables and sparse rows of any black box): features are replaced one by one by another row's, in random
     orders; a score is the mean size of the feature's steps, and the subset are those with a fair share of them.
 
-    **The game** (any black box): each feature's Banzhaf value in the game whose value of a subset is its PNS. Draw a
-    random subset s; perturb s, and separately the rest, on a sample near the input. The Banzhaf value depends only on
-    how a game differs between s and its complement, which here is `k * (changed by s - changed by the rest)`. So each
-    pair of model rows is one observation of a linear regression on which features were hit on which side.
+    **The game** (any black box): each feature's Banzhaf value in the game whose value of a subset is its PNS.
 
     **The relaxation** (torch modules): the paper's own solver, as `preset="paper"` has it.
 
     Args:
-        solver: `"chain"`, `"walks"`, `"game"` or `"relaxed"`; `"auto"` is the chain where the model has a gradient,
-            else walks in tables of up to 250 columns and in sparse rows, and the game elsewhere.
+        solver: `"chain"`, `"walks"`, `"game"`, `"relaxed"` or another registered one; `"auto"` is the chain where the
+            model has a gradient, else walks in tables of up to 250 columns and in sparse rows, and the game elsewhere.
         preset: None, `"paper"` or `"released"`: see `PRESETS`.
         without: an ablation: without the sufficiency term (`"SF"`), the necessity term (`"NC"`), or sampling by
             closeness (`"SR"`).
-        n_steps: of the chain and of the relaxation.
-        n_rows: of the chain: model rows of each step, half of them perturbing the subset and half the rest.
-        walks_a_column: of walks: how many there are for each column; of few columns more, of more than twenty fewer.
-        n_walk_rows: of walks: model rows at most, in place of that. Fewer where the subset is settled sooner.
-        reach: of walks: share of the features that are replaced together at most. 1 asks what a feature does anywhere
-            between the input and other rows, less what it does near the input. By default 0.4, of sparse rows 1.
-        n_pairs: of the game: random subsets drawn, two model rows each.
-        ridge: of the game: penalty of the regression, as a share of its diagonal.
-        draw: of the game: on a grid of many features, draw them in `"blocks"` at random offsets, or each of the
-            `"features"` alone.
-        relaxed_g: of the relaxation: `"paper"` multiplies all by the subset, `"strict"` perturbs what is selected and
-            leaves the rest.
-        rate: of the relaxation: Adam's.
-        init: of the relaxation: share of every feature to begin with, or `"ig"` for Integrated Gradients.
+
+    All else are settings of a solver, told where it is: `Chain`, `Walks`, `Game`, `Relaxation`.
     """
 
     name: ClassVar[str] = "fans"
@@ -102,49 +100,22 @@ class FANS(Method):
         "Explanation, ICML 2024"
     )
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = PRESETS
-    efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "low": {"n_rows": 16, "walks_a_column": 2.5, "n_pairs": 200},
-        "normal": {},
-        "high": {"n_steps": 20, "n_rows": 64, "walks_a_column": 40.0, "n_pairs": 2000},
-    }
+    efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = efforts_of(*SOLVERS)
 
-    solver: Solver = "auto"
+    solver: str = "auto"
     preset: Literal["paper", "released"] | None = None
     without: Without = None
-    n_steps: int = 10
-    n_rows: int = 32
-    walks_a_column: float = 10.0
-    n_walk_rows: int | None = None
-    reach: float | None = None
-    n_pairs: int = 500
-    ridge: float = 1e-3
-    draw: Drawn = "blocks"
-    relaxed_g: Relaxed = "paper"
-    rate: float = 0.001
-    init: float | str = 0.5
 
     def __post_init__(self) -> None:
-        choose("`solver`", self.solver, get_args(Solver))
-        choose("`draw`", self.draw, ("blocks", "features"))
-        choose("`relaxed_g`", self.relaxed_g, ("paper", "strict"))
+        known = dict.fromkeys(("auto", *(kind.name for kind in SOLVERS), *Solver.registry))
+        choose("`solver`", self.solver, known)
         if self.preset is not None:
             choose("`preset`", self.preset, PRESETS)
             self._refuse_what_released_ignores()
         if self.without is not None:
             choose("`without`", self.without, ("SF", "NC", "SR"))
-        for name, least in (("n_steps", 1), ("n_rows", 4), ("n_pairs", 2)):
-            check_whole(name, getattr(self, name), least)
-        if self.n_walk_rows is not None:
-            check_whole("n_walk_rows", self.n_walk_rows, 1)
-        check_number("walks_a_column", self.walks_a_column, 0, above=True)
-        if self.n_rows % 2:
-            raise InputError(f"Expected `n_rows` as an even number, half of them for either side, got {self.n_rows}")
-        check_number("ridge", self.ridge, 0)
-        if self.reach is not None and (not is_number(self.reach) or not 0 < float(self.reach) <= 1):
-            raise InputError(f"Expected `reach` above 0 and up to 1, got {self.reach!r}")
-        check_number("rate", self.rate, 0, above=True)
-        if self.init != "ig" and not (is_number(self.init) and 0 <= float(self.init) <= 1):
-            raise InputError(f'Expected `init` between 0 and 1, or "ig", got {self.init!r}')
+        for kind in (*SOLVERS, type(self.solving)):
+            self._made(kind)
 
     def _refuse_what_released_ignores(self) -> None:
         usual = {f.name: f.default for f in fields(self) if f.name not in ("preset", "solver")}
@@ -156,94 +127,93 @@ class FANS(Method):
                 f"leave them out or choose preset='paper'"
             )
 
+    @classmethod
+    def taking(cls, settings: Mapping[str, Any]) -> "type[FANS]":
+        """Return the class that takes the settings of the chosen solver as well, where it is not ours."""
+        chosen = settings.get("solver")
+        kind: Any = Solver.registry.get(chosen) if isinstance(chosen, str) else None
+        return cls if kind is None or kind in SOLVERS else _extended(kind)
+
+    def __reduce__(self) -> Any:
+        """Pickle by the settings: the class may be one made for a solver."""
+        return _remade, (asdict(self),)
+
+    def _made(self, kind: Any) -> Solver:
+        """Return a solver with its settings."""
+        known = {f.name for f in fields(self)}
+        made: Solver = kind(**{f.name: getattr(self, f.name) for f in fields(kind) if f.name in known})
+        return made
+
+    @property
+    def solving(self) -> Solver:
+        """The solver; the chain as long as that is not settled."""
+        if self.preset == "released":
+            return Released()
+        return self._made(Chain if self.solver == "auto" else Solver.registry[self.solver])
+
     @property
     def looks_around(self) -> bool:
         """Whether the scores depend on the input's neighbourhood: the chain asks about the input alone."""
-        return self.solver in ("game", "relaxed") or self.without == "SR"
+        return self.solving.looks_around or self.without == "SR"
 
     @property
     def shares(self) -> bool:
         """Whether the subset follows from the scores: those of walks."""
-        return self.solver == "walks"
+        return self.solving.shares
 
     @classmethod
     def unit_for(cls, model: Any, settings: Mapping[str, Any]) -> Any:
-        """Return cells for the chain, which is smooth; the game on as many is too noisy."""
-        chain = settings.get("solver", "auto") in ("auto", "chain") and settings.get("change") != "label"
-        return "cell" if chain and isinstance(model, nn.Module) else None
+        """Return cells for a solver that serves a fine grid; the game on as many is too noisy."""
+        solver = settings.get("solver", "auto")
+        kind: Any = Chain if solver == "auto" else Solver.registry.get(solver, Solver)
+        return "cell" if kind.fine and settings.get("change") != "label" and isinstance(model, nn.Module) else None
 
     def settle(self, task: Task, settings: Settings) -> "FANS":
-        """Choose the solver, and how far walks go."""
-        solver = self._solver(task, settings) if self.solver == "auto" else self.solver
-        reach = task.space.reach if solver == "walks" and self.reach is None else self.reach
-        return replace(self, solver=solver, reach=reach)
+        """Choose the solver, and let it settle."""
+        chosen = replace(self, solver=self._choice(task, settings)) if self.solver == "auto" else self
+        return replace(chosen, **asdict(chosen.solving.settle(task, settings)))
 
-    def _solver(self, task: Task, settings: Settings) -> Solver:
+    def _choice(self, task: Task, settings: Settings) -> str:
+        """Return the solver that serves a task best."""
         if settings.change != "label" and task.predict.has_gradient(task.background[:1]):
-            return "chain"
-        most = self._walk_rows(task.space.n_features)
-        wide = rows_of_walks(task.space.n_features, most) > WIDE * most and not task.space.sparse
-        game = wide or self.without is not None or not settings.joint
-        return "game" if game else task.space.solver
+            return Chain.name
+        walks = self._made(Walks)
+        assert isinstance(walks, Walks)
+        wide = walks.too_long(task.space.n_features) and not task.space.sparse
+        return Game.name if wide or self.without is not None or not settings.joint else task.space.solver
 
     def check(self, task: Task, settings: Settings) -> None:
-        """Refuse what has no gradient, if one is needed; and graphs where there is nothing to follow."""
-        if self.preset == "released" and task.space.modality == "graph":
-            raise InputError("Expected images for preset='released', whose authors released no graphs, got a graph")
-        if self.solver == "relaxed" and self.preset != "released" and settings.joint:
-            raise InputError(
-                'Expected closeness="subset" for solver="relaxed", which is the paper\'s, got "input"; '
-                'pass preset="paper", or closeness="subset"'
-            )
-        if self.solver == "walks" and self.without is not None:
-            raise InputError(
-                f'Expected no ablation for solver="walks", which has no terms, got without={self.without!r}; '
-                'pass solver="chain" or "game"'
-            )
-        if self.solver == "game" and self.without in ("SF", "NC") and settings.joint:
-            raise InputError(
-                f'Expected closeness="subset" for without="{self.without}" of the game, got "input", with which both '
-                'terms of PNS are the same; pass closeness="subset", or solver="chain"'
-            )
-        if self.solver == "game" and task.space.own_scales and task.space.n_features > 2 * self.n_pairs:
-            warn(
-                f"The {task.space.n_features:,} columns are more than the {2 * self.n_pairs:,} model rows that tell "
-                'them apart, so that only those that matter most stand out; pass effort="high", or put columns that '
-                "belong together into groups: space=Table(groups=...)"
-            )
-        if self.solver not in ("game", "walks"):
-            check_differentiable(task, settings, self.solver)
-
-    def _walk_rows(self, n_features: int) -> int:
-        """Return the model rows that walks may take."""
-        return self.n_walk_rows or rows_for(n_features, self.walks_a_column)
+        """Refuse what the solver cannot work with."""
+        self.solving.check(task, settings)
 
     def cost(self, n_features: int) -> int:
-        """Two rows a pair, or those of all steps or walks."""
-        if self.preset == "released":
-            return N_ROWS
-        if self.solver == "walks":
-            return rows_of_walks(n_features, self._walk_rows(n_features))
-        if self.solver == "game":
-            return 2 * self.n_pairs
-        return self.n_steps * self.n_rows + (0 if self.solver == "relaxed" else MOST_FITTING)
+        """Those of the solver."""
+        return self.solving.cost(n_features)
 
     def at_once(self, n_features: int) -> int:
-        """All pairs of the game; the rows of one step."""
-        if self.preset == "released":
-            return ROWS_A_STEP
-        return self.cost(n_features) if self.solver in ("game", "walks") else self.n_rows
+        """Those of the solver."""
+        return self.solving.at_once(n_features)
 
-    def attribute(self, task: Task, block: Block, settings: Settings) -> Scores:
+    def attribute(self, problem: Problem) -> Scores:
         """Follow the solver."""
-        if self.preset == "released":
-            return refine_integrated_gradients(task, block)
-        if self.solver == "chain":
-            return climb_chain(task, block, self.n_steps, self.n_rows, self.without)
-        if self.solver == "walks":
-            assert self.reach is not None  # settled
-            return walk(task, block, settings.change, self._walk_rows(task.space.n_features), self.reach)
-        if self.solver == "relaxed":
-            how = Climb(self.n_steps, self.rate, self.init, self.relaxed_g, self.without)
-            return climb(task, block, settings, how)
-        return play(task, block, settings, self.n_pairs, self.ridge, self.draw, self.without)
+        return self.solving.attribute(problem)
+
+
+@lru_cache
+def _extended(kind: type[Solver]) -> type[FANS]:
+    """Return FANS with the settings of a solver that is not ours."""
+    known = {f.name for f in fields(FANS)}
+    own = [(f.name, Any, f.default) for f in fields(kind) if f.name not in known]
+    made: type[FANS] = make_dataclass(
+        "FANS",
+        own,
+        bases=(FANS,),
+        frozen=True,
+        namespace={"efforts": efforts_of(*SOLVERS, kind), "__doc__": kind.__doc__},
+    )
+    return made
+
+
+def _remade(settings: Mapping[str, Any]) -> FANS:
+    """Return FANS with these settings."""
+    return FANS.taking(settings)(**settings)

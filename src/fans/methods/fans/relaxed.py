@@ -6,7 +6,7 @@ gradient with respect to the subset is computed, and at most `max_batch` rows ha
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -18,25 +18,69 @@ from fans.engine.moments import Moments
 from fans.engine.neighbourhood import Block, draw_features
 from fans.engine.perturbation import baselines
 from fans.engine.settings import Settings
-from fans.errors import InputError
+from fans.errors import InputError, check_whole, choose, is_number
+from fans.methods._problem import Problem
+from fans.methods._solver import Solver
 from fans.methods.base import Scores, Without
+from fans.methods.rivals import check_number
 from fans.task import Task
 
 Relaxed = Literal["paper", "strict"]
 
 
 @dataclass(frozen=True)
-class Climb:
-    """How it climbs; the fields are settings of `FANS`."""
+class Relaxation(Solver):
+    """The paper's own solver (Section 4.7), as `preset="paper"` has it.
 
-    n_steps: int
-    rate: float
-    init: float | str
-    relaxed_g: Relaxed
-    without: Without
+    Args:
+        n_steps: of the ascent.
+        n_rows: what a step is taken to cost where inputs are put together; samples and draws decide what it does cost.
+        relaxed_g: `"paper"` multiplies all by the subset, `"strict"` perturbs what is selected and leaves the rest.
+        rate: Adam's.
+        init: share of every feature to begin with, or `"ig"` for Integrated Gradients.
+    """
+
+    name: ClassVar[str] = "relaxed"
+    needs_gradient: ClassVar[bool] = True
+    has_terms: ClassVar[bool] = True
+    looks_around: ClassVar[bool] = True
+
+    n_steps: int = 10
+    n_rows: int = 32
+    relaxed_g: Relaxed = "paper"
+    rate: float = 0.001
+    init: float | str = 0.5
+
+    def __post_init__(self) -> None:
+        choose("`relaxed_g`", self.relaxed_g, ("paper", "strict"))
+        check_whole("n_steps", self.n_steps, 1)
+        check_number("rate", self.rate, 0, above=True)
+        if self.init != "ig" and not (is_number(self.init) and 0 <= float(self.init) <= 1):
+            raise InputError(f'Expected `init` between 0 and 1, or "ig", got {self.init!r}')
+
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse a neighbourhood that the paper has not."""
+        if settings.joint:
+            raise InputError(
+                'Expected closeness="subset" for solver="relaxed", which is the paper\'s, got "input"; '
+                'pass preset="paper", or closeness="subset"'
+            )
+        super().check(task, settings)
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """Those of all steps."""
+        return self.n_steps * self.n_rows
+
+    def at_once(self, n_features: int) -> int:  # noqa: ARG002
+        """Those of one step."""
+        return self.n_rows
+
+    def attribute(self, problem: Problem) -> Scores:
+        """Climb."""
+        return climb(problem.task, problem.batch, problem.settings, self)
 
 
-def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
+def climb(task: Task, block: Block, settings: Settings, how: Relaxation) -> Scores:
     """Maximise the relaxed PNS of each input by Adam; the scores are how far the subset moved from its start."""
     s, n_rows = _start(task, block, how)
     first, second = torch.zeros_like(s), torch.zeros_like(s)
@@ -54,22 +98,12 @@ def climb(task: Task, block: Block, settings: Settings, how: Climb) -> Scores:
     return Scores(scores, None, n_rows + how.n_steps * each, history)
 
 
-def check_differentiable(task: Task, settings: Settings, solver: str) -> None:
-    """Refuse what has no gradient."""
-    task.predict.check_gradients(f'solver="{solver}"', 'solver="game", which asks for outputs only')
-    if settings.change == "label":
-        raise InputError(
-            f'Expected a change with a gradient for solver="{solver}", got "label"; use change="target" or '
-            'solver="game"'
-        )
-
-
 def rows_per_step(block: Block, settings: Settings) -> int:
     """Return the model rows of one input in one step."""
     return 2 * (block.pool.index.shape[1] * settings.n_factual + settings.n_resample * settings.n_perturb)
 
 
-def _start(task: Task, block: Block, how: Climb) -> tuple[Tensor, Tensor]:
+def _start(task: Task, block: Block, how: Relaxation) -> tuple[Tensor, Tensor]:
     """Return the relaxed subset to start from `(B, F)`, and the model rows it cost."""
     shape = (len(block.target), task.space.n_features)
     if how.init == "ig":
@@ -114,7 +148,7 @@ class Step:
     task: Task
     block: Block
     settings: Settings
-    how: Climb
+    how: Relaxation
     some: Tensor
     s: Tensor
     number: int

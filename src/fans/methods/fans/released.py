@@ -4,11 +4,18 @@ The mask starts as Integrated Gradients and takes fifty small steps; PN, PS and 
 how its figures compare with those of its own start.
 """
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from fans.engine import draws
 from fans.engine.neighbourhood import Block
+from fans.engine.settings import Settings
+from fans.errors import InputError
+from fans.methods._problem import Problem
+from fans.methods._solver import Solver, check_differentiable
 from fans.methods.base import Scores
 from fans.methods.fans.relaxed import integrated_gradients, logits
 from fans.task import Task
@@ -18,6 +25,31 @@ N_COPIES, N_DRAWS, PEPPER = 9, 15, 0.1
 ROWS_A_STEP = (1 + N_COPIES) * (N_DRAWS + 1)
 N_ROWS = 32 + 1 + N_STEPS * ROWS_A_STEP
 """Of an input: Integrated Gradients, the input itself, and all steps."""
+
+
+@dataclass(frozen=True)
+class Released(Solver):
+    """What `preset="released"` asks for: no name, as nobody else may choose it."""
+
+    looks_around: ClassVar[bool] = True
+
+    def check(self, task: Task, settings: Settings) -> None:
+        """Refuse graphs, for which nothing was released."""
+        if task.space.modality == "graph":
+            raise InputError("Expected images for preset='released', whose authors released no graphs, got a graph")
+        check_differentiable(task, settings, "relaxed")
+
+    def cost(self, n_features: int) -> int:  # noqa: ARG002
+        """As many rows whatever the image."""
+        return N_ROWS
+
+    def at_once(self, n_features: int) -> int:  # noqa: ARG002
+        """Those of one step."""
+        return ROWS_A_STEP
+
+    def attribute(self, problem: Problem) -> Scores:
+        """Refine."""
+        return refine_integrated_gradients(problem.task, problem.batch)
 
 
 def refine_integrated_gradients(task: Task, block: Block) -> Scores:

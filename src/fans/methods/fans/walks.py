@@ -17,7 +17,9 @@ order the better one where many features do a little each (`sharper`).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,8 +28,13 @@ from fans.engine import draws
 from fans.engine.equations import Change, measure_change
 from fans.engine.neighbourhood import Block
 from fans.engine.perturbation import baselines
+from fans.engine.settings import Settings
+from fans.errors import InputError, check_whole, is_number
+from fans.methods._problem import Problem
+from fans.methods._solver import Solver
 from fans.methods.base import Scores
 from fans.methods.fans.subset import FAIR, N_REPLICATES, even_share
+from fans.methods.rivals import check_number
 from fans.modalities.base import DrawnRows
 from fans.task import Task
 
@@ -40,6 +47,9 @@ SURE = 3.0
 ROUNDING = 1e-12
 """Of an output: a smaller step is none."""
 
+
+WIDE = 2
+"""Walks through all features are too long where they take more than this times the rows they may."""
 
 LEAST, MOST = 50, 400
 """Model rows of all walks, in walks a column: few columns have cheap walks, and many need a bound."""
@@ -58,6 +68,59 @@ def walks_a_round(n_features: int, most_rows: int) -> int:
 def rows_of_walks(n_features: int, most_rows: int) -> int:
     """Return the model rows that all walks take."""
     return ROUNDS * n_features * walks_a_round(n_features, most_rows)
+
+
+@dataclass(frozen=True)
+class Walks(Solver):
+    """Replace features one by one by another row's, in random orders; a score is the mean size of a feature's steps.
+
+    Args:
+        walks_a_column: how many there are for each column; of few columns more, of more than twenty fewer.
+        n_walk_rows: model rows at most, in place of that. Fewer where the subset is settled sooner.
+        reach: share of the features that are replaced together at most. 1 asks what a feature does anywhere between the
+            input and other rows, less what it does near the input. By default 0.4, of sparse rows 1.
+    """
+
+    name: ClassVar[str] = "walks"
+    efforts: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "low": {"walks_a_column": 2.5},
+        "high": {"walks_a_column": 40.0},
+    }
+    shares: ClassVar[bool] = True
+
+    walks_a_column: float = 10.0
+    n_walk_rows: int | None = None
+    reach: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_walk_rows is not None:
+            check_whole("n_walk_rows", self.n_walk_rows, 1)
+        check_number("walks_a_column", self.walks_a_column, 0, above=True)
+        if self.reach is not None and (not is_number(self.reach) or not 0 < float(self.reach) <= 1):
+            raise InputError(f"Expected `reach` above 0 and up to 1, got {self.reach!r}")
+
+    def settle(self, task: Task, settings: Settings) -> "Walks":  # noqa: ARG002
+        """Choose how far walks go."""
+        return self if self.reach is not None else replace(self, reach=task.space.reach)
+
+    def most_rows(self, n_features: int) -> int:
+        """Return the model rows that walks may take."""
+        return self.n_walk_rows or rows_for(n_features, self.walks_a_column)
+
+    def too_long(self, n_features: int) -> bool:
+        """Tell whether walks through so many features take far more than they may."""
+        most = self.most_rows(n_features)
+        return rows_of_walks(n_features, most) > WIDE * most
+
+    def cost(self, n_features: int) -> int:
+        """The rows of all walks."""
+        return rows_of_walks(n_features, self.most_rows(n_features))
+
+    def attribute(self, problem: Problem) -> Scores:
+        """Walk."""
+        assert self.reach is not None  # settled
+        most_rows = self.most_rows(problem.n_features)
+        return walk(problem.task, problem.batch, problem.settings.change, most_rows, self.reach)
 
 
 def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float) -> Scores:
