@@ -23,9 +23,9 @@ from fans.engine.trials import equals_baseline
 from fans.errors import InputError, Interrupted, check_whole, checked_names, choose, is_number, quiet, warn
 from fans.explanation import Attribution, Explanation, join
 from fans.joining import in_order
-from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
+from fans.methods.problem import Problem
 from fans.modalities.base import FeatureSpace
 from fans.modalities.registry import guess_space, named_space
 from fans.model import Output, TaskKind

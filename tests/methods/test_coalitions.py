@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans.methods._problem import Problem
 from fans.methods.coalitions import KernelShap, _cosine, _draw, _shapley_coalitions, lasso, shapley_regression
+from fans.methods.problem import Problem
 from fans.modalities.base import Blocks
 from fans.spaces import Image
 from tests.methods import blocks

@@ -10,8 +10,8 @@ import torch
 import fans
 from fans.engine.settings import Settings
 from fans.methods import gnn_explainer
-from fans.methods._problem import Problem
 from fans.methods.edge_masks import CF2, NSEG
+from fans.methods.problem import Problem
 from fans.spaces import GraphEdges
 from tests.methods import blocks
 from tests.modalities.graph.test_space import Net, Triangle, random_graph, undirected

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from fans.methods._problem import Problem
 from fans.methods.extremal_perturbation import ExtremalPerturbation
+from fans.methods.problem import Problem
 from fans.spaces import Image
 from tests.methods.blocks import inputs_of
 

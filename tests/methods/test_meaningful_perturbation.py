@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import fans
 from fans.engine import draws
-from fans.methods._problem import Problem
 from fans.methods.meaningful_perturbation import MeaningfulPerturbation
+from fans.methods.problem import Problem
 from fans.spaces import Image
 from tests.methods.blocks import inputs_of
 

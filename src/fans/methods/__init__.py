@@ -7,9 +7,9 @@ given, the `Scores` it returns; and `Solver` for another way to find FANS's scor
 import importlib
 import pkgutil
 
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver
 from fans.methods.base import Method, Scores
+from fans.methods.fans.solver import Solver
+from fans.methods.problem import Problem
 from fans.methods.rivals import ElementMethod
 
 __all__ = ["ElementMethod", "Method", "Problem", "Scores", "Solver"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fans.engine.settings import Settings
 from fans.errors import InputError
-from fans.methods._problem import Problem
+from fans.methods.problem import Problem
 from fans.registry import Registered
 from fans.task import Task
 

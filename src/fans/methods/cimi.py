@@ -12,8 +12,8 @@ from torch.nn.functional import cosine_similarity, interpolate, logsigmoid
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole
-from fans.methods._problem import Problem, replacement
 from fans.methods.base import Scores
+from fans.methods.problem import Problem, replacement
 from fans.methods.rivals import ElementMethod, check_classes, check_number, last_output, probabilities
 from fans.methods.trained import Trained
 from fans.modes import global_draws

@@ -14,9 +14,9 @@ from fans.engine import draws
 from fans.engine.neighbourhood import draw_features
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose
-from fans.methods._problem import Problem
 from fans.methods.base import Drawn, Method, Scores
 from fans.methods.fans.game import Observed, fit, smooth_fit
+from fans.methods.problem import Problem
 from fans.methods.rivals import check_number
 from fans.task import Task
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores
+from fans.methods.problem import Problem
 
 
 @dataclass(frozen=True)

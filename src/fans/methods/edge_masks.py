@@ -15,9 +15,9 @@ from torch import Tensor
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import check_whole
-from fans.methods._problem import Problem, gradient
 from fans.methods.base import Method, Scores
 from fans.methods.edges import TINY, answers, entropy, of_rival, of_target
+from fans.methods.problem import Problem, gradient
 from fans.methods.rivals import Adam, check_classes, check_number
 from fans.task import Task
 

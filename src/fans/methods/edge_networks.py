@@ -16,9 +16,9 @@ from torch.nn.functional import cosine_similarity
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole
-from fans.methods._problem import Problem
 from fans.methods.base import Scores
 from fans.methods.edges import TINY, OfLastLayer, TrainedOnEdges, answers, check_layers, embeddings, entropy, of_target
+from fans.methods.problem import Problem
 from fans.methods.rivals import Adam, check_classes, check_number
 from fans.modalities.graph.space import FittedEdges
 from fans.modalities.graph.union import Joined

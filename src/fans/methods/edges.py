@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fans.engine import draws
 from fans.errors import ModelError, check_whole
-from fans.methods._problem import Problem
+from fans.methods.problem import Problem
 from fans.methods.rivals import last_output, probabilities
 from fans.methods.trained import Trained
 from fans.modalities.graph.space import FittedEdges, message_layers

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import pad, pixel_shuffle
 
 from fans.errors import InputError, check_whole, choose, is_number
-from fans.methods._problem import Problem, gradient
 from fans.methods.masks import REPLACE, Replace, grid, plane, replaced, tangent
+from fans.methods.problem import Problem, gradient
 from fans.methods.rivals import ElementMethod, check_number
 from fans.modalities.image.space import blurred
 

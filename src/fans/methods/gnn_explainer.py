@@ -20,9 +20,9 @@ from torch import Tensor
 
 from fans.engine.settings import Settings
 from fans.errors import check_whole, extra, warn
-from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores
 from fans.methods.edges import OfLastLayer, check_layers
+from fans.methods.problem import Problem
 from fans.methods.rivals import check_classes, check_number
 from fans.modalities.graph.space import FittedEdges, message_layers
 from fans.modalities.graph.union import fitting, forgetting

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import check_whole, choose, warn
-from fans.methods._problem import Problem, gradient
+from fans.methods.problem import Problem, gradient
 from fans.methods.rivals import ElementMethod, check_number
 from fans.modes import only_here
 from fans.task import Task

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fans.errors import check_whole, choose
-from fans.methods._problem import Problem, gradient
 from fans.methods.masks import REPLACE, Replace, grid, mean, noise, plane, replaced, tangent
+from fans.methods.problem import Problem, gradient
 from fans.methods.rivals import ElementMethod, check_number
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.methods._problem import Problem
+from fans.methods.problem import Problem
 from fans.modalities.image.space import blurred
 
 Replace = Literal["blur", "baseline"]

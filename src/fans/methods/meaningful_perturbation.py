@@ -9,8 +9,8 @@ from torch.nn.functional import interpolate
 
 from fans.engine.settings import Settings
 from fans.errors import check_whole, choose
-from fans.methods._problem import Problem, gradient
 from fans.methods.masks import REPLACE, Replace, grid, mean, noise, plane, replaced
+from fans.methods.problem import Problem, gradient
 from fans.methods.rivals import Adam, ElementMethod, check_classes, check_number, probabilities
 from fans.task import Task
 

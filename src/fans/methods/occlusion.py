@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole
-from fans.methods._problem import Problem
+from fans.methods.problem import Problem
 from fans.methods.rivals import ElementMethod
 from fans.task import Task
 

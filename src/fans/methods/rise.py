@@ -10,8 +10,8 @@ from torch.nn.functional import interpolate
 from fans.engine import draws
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, is_number
-from fans.methods._problem import Problem
 from fans.methods.masks import plane
+from fans.methods.problem import Problem
 from fans.methods.rivals import ElementMethod
 from fans.task import Task
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from fans.engine.settings import Settings
 from fans.errors import InputError, ModelError, is_number
-from fans.methods._problem import Problem
 from fans.methods.base import Method, Scores
+from fans.methods.problem import Problem
 from fans.modes import only_here
 from fans.task import Task
 

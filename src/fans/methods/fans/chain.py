@@ -28,10 +28,10 @@ from fans.engine.equations import measure_change
 from fans.engine.neighbourhood import Block
 from fans.engine.perturbation import baselines
 from fans.errors import InputError, check_whole
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver
 from fans.methods.base import Scores, Without
+from fans.methods.fans.solver import Solver
 from fans.methods.fans.subset import coarse_sizes, counting, ranks
+from fans.methods.problem import Problem
 from fans.modalities.base import DrawnRows, Noise
 from fans.task import Task
 

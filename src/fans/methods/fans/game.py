@@ -14,9 +14,9 @@ from fans.engine.neighbourhood import Block, draw_features, subset_distance
 from fans.engine.perturbation import Jobs, run
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose, warn
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver
 from fans.methods.base import Drawn, Scores, Without
+from fans.methods.fans.solver import Solver
+from fans.methods.problem import Problem
 from fans.methods.rivals import check_number
 from fans.modalities.base import Blocks
 from fans.task import Task

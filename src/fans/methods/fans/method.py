@@ -9,14 +9,14 @@ from torch import nn
 
 from fans.engine.settings import Settings
 from fans.errors import InputError, choose
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver
 from fans.methods.base import Method, Scores, Without
 from fans.methods.fans.chain import Chain
 from fans.methods.fans.game import Game
 from fans.methods.fans.relaxed import Relaxation
 from fans.methods.fans.released import Released
+from fans.methods.fans.solver import Solver
 from fans.methods.fans.walks import Walks
+from fans.methods.problem import Problem
 from fans.task import Task
 
 SOLVERS: tuple[type[Solver], ...] = (Chain, Walks, Game, Relaxation)

@@ -19,9 +19,9 @@ from fans.engine.neighbourhood import Block, draw_features
 from fans.engine.perturbation import baselines
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose, is_number
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver
 from fans.methods.base import Scores, Without
+from fans.methods.fans.solver import Solver
+from fans.methods.problem import Problem
 from fans.methods.rivals import check_number
 from fans.task import Task
 

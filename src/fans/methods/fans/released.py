@@ -14,10 +14,10 @@ from fans.engine import draws
 from fans.engine.neighbourhood import Block
 from fans.engine.settings import Settings
 from fans.errors import InputError
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver, check_differentiable
 from fans.methods.base import Scores
 from fans.methods.fans.relaxed import integrated_gradients, logits
+from fans.methods.fans.solver import Solver, check_differentiable
+from fans.methods.problem import Problem
 from fans.task import Task
 
 N_STEPS, RATE, DECAY = 50, 0.001, 0.1

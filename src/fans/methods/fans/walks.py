@@ -30,10 +30,10 @@ from fans.engine.neighbourhood import Block
 from fans.engine.perturbation import baselines
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, is_number
-from fans.methods._problem import Problem
-from fans.methods._solver import Solver
 from fans.methods.base import Scores
+from fans.methods.fans.solver import Solver
 from fans.methods.fans.subset import FAIR, N_REPLICATES, even_share
+from fans.methods.problem import Problem
 from fans.methods.rivals import check_number
 from fans.modalities.base import DrawnRows
 from fans.task import Task

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 from fans.engine.settings import Settings
 from fans.errors import InputError
-from fans.methods._problem import Problem
 from fans.methods.base import Scores, Without
+from fans.methods.problem import Problem
 from fans.registry import Registered
 from fans.task import Task
 
