@@ -1,7 +1,7 @@
 """A solver of one's own is one class: no other file knows of it."""
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,9 +43,8 @@ del Solver.registry["mine"]  # other tests list what there is
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: Any) -> Iterator[None]:
+def registered(monkeypatch: Any) -> None:
     monkeypatch.setitem(Solver.registry, "mine", Mine)
-    return
 
 
 def test_it_is_chosen_by_its_name_with_settings_of_its_own():
