@@ -25,6 +25,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.tables
 	$(BIN)/python -m benchmarks.images
 	$(BIN)/python -m benchmarks.metrics
+	$(BIN)/python -m benchmarks.superpixels
 	$(BIN)/python -m benchmarks.graphs
 	$(BIN)/python -m benchmarks.graph_choices
 	$(BIN)/python -m benchmarks.sanity
