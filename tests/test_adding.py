@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.usefixtures("full_data")
-@pytest.mark.parametrize("page", ["add-a-method", "add-a-metric", "add-a-dataset", "add-a-modality"])
+@pytest.mark.parametrize("page", ["add-a-method", "add-a-metric", "add-a-dataset", "add-a-modality", "add-a-study"])
 def test_a_page_works_as_it_is_written(page, tmp_path):
     text = (DOCS / f"{page}.md").read_text()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "default"}
@@ -39,5 +39,6 @@ def test_a_page_works_as_it_is_written(page, tmp_path):
                 command, *rest = shlex.split(line)
                 assert command == "fans"
                 run(sys.executable, "-m", "fans.cli", *rest)
-    assert "evaluations" in done[-2] or "evaluations" in done[-3]  # the dry run
-    assert "Written to runs/" in done[-1]
+    if "```sh" in text:
+        assert any("evaluations" in printed for printed in done[-3:-1])  # the dry run
+        assert "Written to runs/" in done[-1]
