@@ -12,11 +12,20 @@ import pytest
 DOCS = Path(__file__).parents[1] / "docs"
 
 
+PAGES = ["add-a-method", "add-a-metric", "add-a-dataset", "add-a-modality", "add-a-study"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_nothing_private(page):
+    assert not re.findall(r"\bfans(?:\.\w+)*\._\w+", (DOCS / f"{page}.md").read_text())
+
+
 @pytest.mark.usefixtures("full_data")
-@pytest.mark.parametrize("page", ["add-a-method", "add-a-metric", "add-a-dataset", "add-a-modality", "add-a-study"])
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_works_as_it_is_written(page, tmp_path):
     text = (DOCS / f"{page}.md").read_text()
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "default"}
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONWARNINGS": "default"}
     done = []
 
     def run(*command: str) -> None:

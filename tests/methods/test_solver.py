@@ -79,8 +79,8 @@ def test_defaults_efforts_and_refusals_are_those_of_any_solver():
 
 
 def test_the_method_with_its_settings_can_be_pickled():
-    kinds: list[dict[str, Any]] = [{"solver": "mine", "power": 2.0}, {"solver": "walks", "reach": 0.5}, {}]
-    for settings in kinds:
+    given: list[dict[str, Any]] = [{"solver": "mine", "power": 2.0}, {"solver": "walks", "reach": 0.5}, {}]
+    for settings in given:
         method = fans.Explainer(model, ROWS, **settings).method
         again = pickle.loads(pickle.dumps(method))  # noqa: S301
         assert again == method

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fans import InputError
 from fans.metrics import Case, Metric, metric
 from tests.metrics.material import Recorder, images, network
 
@@ -114,6 +115,42 @@ def test_the_callers_tensors_and_the_model_are_left_alone(name, settings):
     metric(name, **settings)(case())
     for before, after in zip(kept, (INPUTS, SCORES, TARGET, TRUTH, *MODEL.parameters()), strict=True):
         assert torch.equal(before, after)
+
+
+@EVERY
+def test_rows_of_a_table_are_judged_or_refused_in_one_sentence(name, settings):
+    """A metric works on inputs of any shape, or says that it wants images before the model is asked."""
+    rows, scores = INPUTS[:, 0, 0], SCORES[:, 0, 0]
+    asked: list[int] = []
+
+    def model(x: Tensor) -> Tensor:
+        asked.append(len(x))
+        return 3 * x[:, :3]
+
+    def told(inputs: Tensor, target: Tensor, ids: Any) -> Tensor:
+        return inputs * target[:, None] + len(ids[0] if isinstance(ids[0], str) else "")
+
+    judge = metric(name, **settings)
+    on_rows = Case(
+        model, rows, scores, TARGET, list[Any](IDS), explain=told, truth=TRUTH[:, 0, 0] | (torch.arange(8) < 1)
+    )
+    wants_images = name == "irof" or (name == "infidelity" and settings["kind"] != "formula")
+    if wants_images or (name in ("insertion", "deletion") and "fill" not in settings):
+        with pytest.raises(InputError, match=r"^Expected images \(B, channels, height, width\) for [^.]*; [^.]*$"):
+            judge(on_rows)
+        assert not asked
+        return
+    values = judge(on_rows)
+    assert values.shape == (6,)
+    assert ((values >= judge.value_range[0]) & (values <= judge.value_range[1])).all()
+    assert sum(asked) <= 6 * judge.cost((8,))
+
+
+@EVERY
+def test_a_fresh_case_of_the_first_inputs_is_judged_as_they_were_among_all(name, settings):
+    judge, whole = metric(name, **settings), case()
+    values, first = judge(whole), judge(whole.first(2))
+    assert first.tolist() == close(values[:2])
 
 
 @EVERY

@@ -15,9 +15,9 @@ from dataclasses import fields
 from typing import Any
 
 from fans.errors import InputError, choose
-from fans.metrics.base import Case, Metric, Returns, evaluation_mode, soft_mask
+from fans.metrics.base import Case, Metric, Returns, evaluation_mode, ranks, soft_mask
 
-__all__ = ["Case", "Metric", "Returns", "evaluation_mode", "metric", "soft_mask"]
+__all__ = ["Case", "Metric", "Returns", "evaluation_mode", "metric", "ranks", "soft_mask"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
