@@ -231,6 +231,19 @@ def test_bad_input(given, message):
         fans.evaluate(explanation, **given)
 
 
+def test_an_estimator_is_asked_as_its_explainer_asks_it():
+    trees = pytest.importorskip("sklearn.ensemble")
+    forest = trees.RandomForestClassifier(10, random_state=0).fit(ROWS, ROWS[:, 0] > 0)
+    explainer = fans.Explainer(forest, ROWS, method="feature_ablation", baseline=0.0)
+    judges = CURVE | {"fid": metric("fidelity_plus", form="top", top=1)}
+    found, alone = (
+        fans.evaluate(explainer.attribute(ROWS[:5]), judges, **how)
+        for how in ({"explainer": explainer}, {"model": forest})
+    )
+    for name in judges:
+        assert alone[name].tolist() == found[name].tolist()
+
+
 # --- Scores alone, and what they say of themselves -------------------------------------------------------------------
 
 PATCH = metric("infidelity", kind="patch", n_repeats=2)

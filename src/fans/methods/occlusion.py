@@ -67,13 +67,12 @@ class Occlusion(ElementMethod):
         rows, columns = self._covers(task)
         n_windows = len(rows) * len(columns)
         after = []
-        for piece in torch.split(torch.arange(n * n_windows), task.predict.max_batch):
+        for piece in torch.split(torch.arange(n * n_windows), problem.max_batch):
             owner, window = piece // n_windows, piece % n_windows
             cover = rows[window // len(columns)][:, :, None] & columns[window % len(columns)][:, None]
             hidden = task.space.rows(cover[:, None])
-            out = task.predict(torch.where(hidden, problem.missing[owner], problem.x[owner]))
-            after.append(out.gather(1, problem.target[owner, None])[:, 0])
-        fall = task.predict(problem.x).gather(1, problem.target[:, None]) - torch.cat(after).view(n, n_windows)
+            after.append(problem.ask(torch.where(hidden, problem.missing[owner], problem.x[owner]), owner, fresh=True))
+        fall = problem.ask(problem.x, torch.arange(n))[:, None] - torch.cat(after).view(n, n_windows)
         down, across = rows.to(fall.dtype), columns.to(fall.dtype)
         total = torch.einsum("nij,ih,jw->nhw", fall.view(n, len(rows), -1), down, across)
         return task.space.rows((total / (down.sum(0)[:, None] * across.sum(0)))[:, None])

@@ -111,9 +111,9 @@ class Problem:
 
     # --- Asking -------------------------------------------------------------------------------------------------------
 
-    def ask(self, rows: Tensor, owner: Tensor) -> Tensor:
-        """Return the explained output `(m,)` on rows `(m, E)`."""
-        return self.task.predict(rows).gather(1, self.target[owner, None])[:, 0]
+    def ask(self, rows: Tensor, owner: Tensor, *, fresh: bool = False) -> Tensor:
+        """Return the explained output `(m,)` on rows `(m, E)`; the model may overwrite those that are `fresh`."""
+        return self.task.predict(rows, fresh=fresh).gather(1, self.target[owner, None])[:, 0]
 
     def kept_of(self, keep: Tensor) -> Tensor:
         """Return the explained output `(n, M)` of each input where only the features `keep` `(n, M, F)` are left."""
@@ -126,7 +126,7 @@ class Problem:
         parts = []
         for piece in torch.split(flat, self.max_batch):
             owner = piece // n_draws
-            parts.append(self.ask(self.perturb(~keep(owner, piece % n_draws), owner), owner))
+            parts.append(self.ask(self.perturb(~keep(owner, piece % n_draws), owner), owner, fresh=True))
         return torch.cat(parts).view(n, n_draws)
 
     def slopes(self, rows: Tensor, owner: Tensor, *, raw: bool = False) -> tuple[Tensor, Tensor]:

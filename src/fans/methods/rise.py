@@ -69,12 +69,11 @@ class Rise(ElementMethod):
         """Return the weighed sum of the masks."""
         task, n = problem.task, len(problem)
         total = torch.zeros(n, *plane(problem), dtype=torch.float64)
-        for piece in torch.split(torch.arange(n * self.n_samples), task.predict.max_batch):
+        for piece in torch.split(torch.arange(n * self.n_samples), problem.max_batch):
             owner = piece // self.n_samples
             masks = self.masks(problem, owner, piece % self.n_samples)
             rows = torch.lerp(problem.missing[owner], problem.x[owner], task.space.rows(masks[:, None]))
-            out = task.predict(rows, fresh=True).gather(1, problem.target[owner, None])
-            total.index_add_(0, owner, out[..., None] * masks)
+            total.index_add_(0, owner, problem.ask(rows, owner, fresh=True)[:, None, None] * masks)
         return task.space.rows((total / (self.n_samples * self.p))[:, None])
 
     def masks(self, problem: Problem, owner: Tensor, place: Tensor) -> Tensor:
