@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import fans
 from fans.methods import Problem
 from fans.spaces import Image, Table
-from tests.explainers.blocks import inputs_of
+from tests.methods.blocks import inputs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fans.FansWarning")
 RNG = np.random.default_rng(0)
