@@ -99,9 +99,9 @@ class Asked:
         """Return the outputs `(n, C)` for inputs in the form that metrics take."""
         return self._outputs(self.predict.space.rows(inputs).to(self.dtype))
 
-    def _outputs(self, rows: Tensor) -> Tensor:
+    def _outputs(self, rows: Tensor, of: Tensor | None = None) -> Tensor:
         with self.predict.session():
-            return self.predict.differentiable(rows, raw=True) if self.predict.is_module else self.predict(rows)
+            return self.predict.differentiable(rows, of, raw=True) if self.predict.is_module else self.predict(rows, of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +110,17 @@ class AskedByEdges(Asked):
 
     Attributes:
         row: `(E,)` the node as it is.
+        place: of the node among those of its layout.
     """
 
     row: Tensor
+    place: int
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """Return the outputs `(n, C)` for weights `(n, edges)`."""
         rows = self.row.repeat(len(inputs), 1)
-        rows[:, 1 : 1 + inputs.shape[1]] = inputs.to(self.dtype)
-        return self._outputs(rows)
+        rows[:, : inputs.shape[1]] = inputs.to(self.dtype)
+        return self._outputs(rows, torch.full((len(rows),), self.place))
 
 
 def _explain_with(explainer: Explainer) -> Callable[[Tensor, Tensor, Sequence[int | str]], Tensor]:
@@ -215,10 +217,12 @@ def _of_nodes(
     cases: dict[int, Case] = {}
     for task, rows, at in explainer.task.split(nodes):
         assert isinstance(task.space, FittedEdges)
-        for row, column, i in zip(rows, task.space.columns_of(rows), at, strict=True):
+        columns = task.space.columns_of(torch.arange(len(rows)))
+        for place, (row, column, i) in enumerate(zip(rows, columns, at, strict=True)):
             n_edges = int((column >= 0).sum())
+            asked = AskedByEdges(task.predict, row.dtype, i, row, place)
             cases[i] = Case(
-                *(AskedByEdges(task.predict, row.dtype, i, row), row[None, 1 : 1 + n_edges], scores[i, None, :n_edges]),
+                *(asked, row[None, :n_edges], scores[i, None, :n_edges]),
                 *(torch.from_numpy(attribution.target[i : i + 1].astype(np.int64)), attribution.ids[i : i + 1]),
                 *(attribution.seed, max_batch or task.predict.n_seen),
                 truth=None if known is None else known[i][column[:n_edges]][None],

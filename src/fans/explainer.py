@@ -355,7 +355,7 @@ class Explainer:
         It is the one that an explanation with those scores would choose, with this explainer's neighbourhoods.
         """
         parts = parts_of(self.task, x, target, ids)
-        n_inputs, n_features = sum(len(part.at) for part in parts), max(p.task.space.n_features for p in parts)
+        n_inputs, n_features = sum(len(part.at) for part in parts), max(p.task.space.n_own for p in parts)
         given = np.asarray(scores, dtype=np.float64)
         if given.ndim != 2 or given.shape[0] != n_inputs or given.shape[1] < n_features:
             raise InputError(
@@ -473,7 +473,7 @@ class Explainer:
         for name in {"scores", "scores_se", "subset", "direction", "stability"} & joined.keys():
             if joined[name] is not None:
                 joined[name] = space.among_all(joined[name], fill=np.nan if name == "direction" else 0)
-        edges, nodes = space.edges_of(inputs.rows[:n])
+        edges, nodes = space.edges_of(torch.arange(n))
         return joined | {
             "ids": tuple(inputs.ids[:n]),
             "feature_names": space.all_names,
@@ -668,9 +668,9 @@ class _Inputs:
         """Prepare the inputs of a slice."""
         explainer, task = self.explainer, self.explainer.task
         around, settings = self.around, explainer.settings
-        rows, ids = self.rows[part], self.ids[part]
+        rows, ids, of = self.rows[part], self.ids[part], torch.arange(len(self.rows))[part]
         samples = (around.n_background, around.n_local, around.local_noise)
-        pool, outputs = Reference.around(task, rows, ids, explainer.seed, *samples)
+        pool, outputs = Reference.around(task, rows, ids, explainer.seed, *samples, of=of)
         target = task.targets(None, outputs) if self.target is None else self.target[part]
         distances = task.space.unit_distances(rows, pool.samples(), pool.units, settings.distance).double()
         radius = resolve_radius(self.radius, part, distances, pool.units, settings.distance)

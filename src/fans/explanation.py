@@ -1,6 +1,7 @@
 """`fans.Explanation`: which features were necessary and sufficient for each prediction."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -32,7 +33,8 @@ class Attribution:
         prediction: `(B,)` the model's output for that class.
         modality: what kind of inputs these are.
         inputs: `(B, *input)` the explained inputs, NaN where a value is missing, categories as codes.
-        elements: `(*input)` which feature each element of an input belongs to; `(B, *input)` where each has its own.
+        elements: `(*input)` which feature each element of an input belongs to; `(B, *input)` where each has its own,
+            -1 where an input has fewer elements than others.
         element_names, categories: names of the elements, and what the codes of categorical ones stand for.
         kinds: which elements are times, in microseconds (`"date"`, `"date UTC"`, `"duration"`), or categories whose
             codes are in their order (`"ordered"`), by position.
@@ -100,8 +102,9 @@ class Attribution:
         """Scores in the input's own shape, `(B, *input)`: every element carries its feature's score."""
         if self.elements.ndim < self.inputs.ndim:
             return np.take(self.scores, self.elements, axis=1)
-        flat = np.take_along_axis(self.scores, self.elements.reshape(len(self), -1), 1)
-        return flat.reshape(self.inputs.shape)
+        elements = self.elements.reshape(len(self), -1)
+        flat = np.take_along_axis(self.scores, elements, 1)
+        return np.where(elements < 0, flat.dtype.type(0), flat).reshape(self.inputs.shape)
 
     @property
     def parts(self) -> Array:
@@ -122,7 +125,9 @@ class Attribution:
         """How many elements each feature has, `(B, F)` or `(1, F)`, at least 1."""
         rows = self.elements.reshape(-1 if self.elements.ndim == self.inputs.ndim else 1, self.inputs[0].size)
         n_features = self.scores.shape[1]
-        return np.stack([np.bincount(row, minlength=n_features) for row in rows]).clip(min=1).astype(np.float64)
+        return (
+            np.stack([np.bincount(row[row >= 0], minlength=n_features) for row in rows]).clip(min=1).astype(np.float64)
+        )
 
     @property
     def present(self) -> Array:
@@ -135,9 +140,9 @@ class Attribution:
         if self.elements.ndim < self.inputs.ndim:
             return np.ones(self.scores.shape, dtype=bool)
         found = np.zeros(self.scores.shape, dtype=bool)
-        np.put_along_axis(found, self.elements.reshape(len(self), -1), True, 1)
-        if self.edges is not None:
-            found[:, -1] = False  # what belongs to no edge
+        of_element = self.elements.reshape(len(self), -1)
+        inputs, places = np.nonzero(of_element >= 0)
+        found[inputs, of_element[inputs, places]] = True
         return found
 
     @property
@@ -383,22 +388,21 @@ def join(parts: Sequence[A], places: Sequence[Sequence[int]]) -> A:
     """Put what one explainer says of inputs that differ in size together, in the order of their places."""
     if len(parts) == 1:
         return parts[0]
-    n_features = max(part.scores.shape[1] for part in parts)
     joined: dict[str, Any] = {}
     for name in parts[0].per_input:
         values = [getattr(part, name) for part in parts]
-        if name == "elements":  # the last feature is the one that no input has
-            values = [
-                np.where(v == p.scores.shape[1] - 1, n_features - 1, v) for v, p in zip(values, parts, strict=True)
-            ]
         if isinstance(values[0], tuple):
             joined[name] = tuples_in_order(values, places)
         elif values[0] is not None:
-            joined[name] = in_order(values, places, {"elements": n_features - 1, "edges": -1}.get(name, 0))
+            joined[name] = in_order(values, places, _ABSENT.get(name, 0))
     phases = {k: in_order([p.evaluations[k] for p in parts], places) for k in parts[0].evaluations if k != "shared"}
     joined["details"] = {k: tuples_in_order([tuple(p.details[k]) for p in parts], places) for k in parts[0].details}
     widest = max(parts, key=lambda part: part.scores.shape[1])
     return replace(widest, **joined, evaluations=phases | {"shared": parts[0].evaluations["shared"]})
+
+
+_ABSENT: Mapping[str, float] = {"elements": -1, "edges": -1, "direction": math.nan}
+"""What stands in explanations for features and elements that an input does not have; else 0."""
 
 
 def load(path: str | Path) -> Explanation:
@@ -415,6 +419,8 @@ def load(path: str | Path) -> Explanation:
         arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
         text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
         text["details"] = {name: tuple(entries) for name, entries in text.get("details", {}).items()}
+        if "edges" in arrays:  # what an input does not have once belonged to a feature that was nobody's
+            arrays["elements"] = np.where(arrays["edges"][..., 0] < 0, -1, arrays["elements"])
         return Explanation(**arrays, **text, evaluations=evaluations)
     except (SafetensorError, OSError, KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise InputError(f"Expected an explanation saved with `save`, got {path}, which is not one ({error})") from None

@@ -148,7 +148,9 @@ def _pns_of_part(
         if bound.space.has_background:
             pool = Reference.shared(bound, rows[part])
         else:
-            pool, _ = Reference.around(bound, rows[part], ids[part], seed, 0, N_COPIES, 0.0)
+            pool, _ = Reference.around(
+                *(bound, rows[part], ids[part], seed, 0, N_COPIES, 0.0), of=torch.arange(len(rows))[part]
+            )
         distances = bound.space.unit_distances(rows[part], pool.samples(), pool.units, settings.distance).double()
         b = resolve_radius(radius, part, distances, pool.units, settings.distance)
         block = Block(pool, distances, target[part], ids[part], b, c[part], search, seed)

@@ -36,8 +36,8 @@ _LEFT_TORCH = "numpy() on Tensor that requires grad"
 class _Form(Protocol):
     """How a kind of model is called."""
 
-    def __call__(self, space: FittedSpace, rows: Tensor, **how: Any) -> Any:
-        """Return the model's own outputs for rows `(n, E)` of a space."""
+    def __call__(self, space: FittedSpace, rows: Tensor, of: Tensor | None, **how: Any) -> Any:
+        """Return the model's own outputs for rows `(n, E)` of a space, copies of the inputs `of` `(n,)`."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class _Function:
 
     model: Any
 
-    def __call__(self, space: FittedSpace, rows: Tensor, **how: Any) -> Any:
-        return space.ask(self.model, rows, **how)
+    def __call__(self, space: FittedSpace, rows: Tensor, of: Tensor | None, **how: Any) -> Any:
+        return space.ask(self.model, rows, of, **how)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Decoded:
     model: Any
     method: str
 
-    def __call__(self, space: FittedSpace, rows: Tensor, **how: Any) -> Any:  # noqa: ARG002
+    def __call__(self, space: FittedSpace, rows: Tensor, of: Tensor | None, **how: Any) -> Any:  # noqa: ARG002
         ask = getattr(self.model, self.method) if self.method else self.model
         return ask(space.decode(rows))
 
@@ -211,21 +211,29 @@ class ModelCaller:
 
     # --- Asking it ----------------------------------------------------------------------------------------------------
 
-    def __call__(self, rows: Tensor, *, fresh: bool = False) -> Tensor:
+    def __call__(self, rows: Tensor, of: Tensor | None = None, *, fresh: bool = False) -> Tensor:
         """Return outputs `(n, C)`, evaluated in batches of at most `n_seen` rows.
 
-        A model may overwrite what it is given, so it gets a copy, unless the rows are `fresh` and nobody else's.
+        Args:
+            rows: `(n, E)`.
+            of: `(n,)` which input each is a perturbed copy of, by its place among those of the space. It matters only
+                where inputs have no layout in common, as graphs; by default every input comes once, in order.
+            fresh: whether the rows are nobody else's: a model may overwrite what it is given, so it gets a copy.
         """
         if not len(rows):
             raise InputError("Expected at least one row to evaluate, got none")
-        pieces = [rows[i : i + self.n_seen] for i in range(0, len(rows), self.n_seen)]
-        parts = [self._checked(piece if fresh else piece.clone()) for piece in pieces]
+        of = self.space.copies_of(len(rows), of)
+        pieces = [slice(i, i + self.n_seen) for i in range(0, len(rows), self.n_seen)]
+        parts = [
+            self._checked(rows[piece] if fresh else rows[piece].clone(), None if of is None else of[piece])
+            for piece in pieces
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _answer(self, rows: Tensor) -> Any:
+    def _answer(self, rows: Tensor, of: Tensor | None) -> Any:
         """Ask the model; where it fails for what it was not made for, or from the start, say so."""
         try:
-            return self._form(self.space, rows)
+            return self._form(self.space, rows, of)
         except FansError:
             raise
         except Exception as error:
@@ -262,12 +270,12 @@ class ModelCaller:
     def _takes(self, rows: Tensor) -> bool:
         """Tell whether the model has an answer for rows, or there are none."""
         try:
-            return not len(rows) or self._form(self.space, rows) is not None
+            return not len(rows) or self._form(self.space, rows, None) is not None
         except Exception:  # whatever it is
             return False
 
-    def _checked(self, rows: Tensor) -> Tensor:
-        out = as_tensor(self._answer(rows))
+    def _checked(self, rows: Tensor, of: Tensor | None) -> Tensor:
+        out = as_tensor(self._answer(rows, of))
         if out.ndim == 1:
             out = out[:, None]
         if out.ndim != 2 or len(out) != len(rows) or not out.shape[1]:
@@ -312,7 +320,7 @@ class ModelCaller:
         """Whether it is a torch module, which has gradients."""
         return self._module is not None
 
-    def has_gradient(self, rows: Tensor) -> bool:
+    def has_gradient(self, rows: Tensor, of: Tensor | None = None) -> bool:
         """Tell whether outputs of these rows follow from them in torch, by asking; of graphs only whether they may."""
         if self._module is None or self.space.no_gradient or self.space.categories:
             return False
@@ -321,7 +329,7 @@ class ModelCaller:
         self.meter.add(len(rows))
         with evaluating(self.model), torch.enable_grad():
             try:
-                return self._connected(rows.clone().requires_grad_().clone()).requires_grad
+                return self._connected(rows.clone().requires_grad_().clone(), of).requires_grad
             except RuntimeError as error:
                 if _LEFT_TORCH in str(error):
                     return False
@@ -342,8 +350,10 @@ class ModelCaller:
                 f"{self.space.no_gradient}; use {instead}"
             )
 
-    def differentiable(self, rows: Tensor, *, raw: bool = False, whole: bool = False, **how: Any) -> Tensor:
-        """Return outputs `(n, C)` through which gradients flow back to `rows`.
+    def differentiable(
+        self, rows: Tensor, of: Tensor | None = None, *, raw: bool = False, whole: bool = False, **how: Any
+    ) -> Tensor:
+        """Return outputs `(n, C)` through which gradients flow back to `rows`, copies of the inputs `of` `(n,)`.
 
         They go through the model in pieces, unless they must be `whole`: seen by the model together. The activations of
         more rows than `max_batch` are computed again on the way back. `raw`: as they come. What else is given goes to
@@ -355,22 +365,24 @@ class ModelCaller:
                 'missing ones; impute them, or use solver="walks"'
             )
         self.meter.add(len(rows))
+        of = self.space.copies_of(len(rows), of)
         if whole or len(rows) <= self.n_seen:
-            return self._one_pass(rows, raw, **how)
+            return self._one_pass(rows, of, raw, **how)
         ask = self._one_pass
         if len(rows) > self.max_batch:
             ask = partial(checkpoint, self._one_pass, use_reentrant=False, preserve_rng_state=False)
         pieces: Sequence[Tensor] = torch.split(rows, self.n_seen)
-        return torch.cat([ask(some, raw, **how) for some in pieces])
+        inputs = [None] * len(pieces) if of is None else torch.split(of, self.n_seen)
+        return torch.cat([ask(some, whose, raw, **how) for some, whose in zip(pieces, inputs, strict=True)])
 
-    def _connected(self, rows: Tensor, **how: Any) -> Tensor:
+    def _connected(self, rows: Tensor, of: Tensor | None, **how: Any) -> Tensor:
         """Return a module's own outputs for rows, with their gradient if they are tensors."""
-        out = self._form(self.space, rows, **how)
+        out = self._form(self.space, rows, of, **how)
         return out if isinstance(out, Tensor) else as_tensor(out)
 
-    def _one_pass(self, rows: Tensor, raw: bool, **how: Any) -> Tensor:
+    def _one_pass(self, rows: Tensor, of: Tensor | None, raw: bool, **how: Any) -> Tensor:
         try:
-            out = self._connected(rows.clone(), **how)  # a model may overwrite what it is given
+            out = self._connected(rows.clone(), of, **how)  # a model may overwrite what it is given
         except RuntimeError as error:
             if _LEFT_TORCH in str(error):
                 raise self._cut_off() from error

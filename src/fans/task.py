@@ -55,9 +55,9 @@ class Task:
             check_whole("max_batch", max_batch, 1)
         predict = ModelCaller(model, fitted, output=output, task=task, meter=meter)
         with predict.session():
-            fitted.bind_model(predict)
+            fitted = fitted.bind_model(predict)
             rows = fitted.encode(background, "background")
-            predict.bound_batches(max_batch)
+            predict = predict.reading(fitted, max_batch)
             missing = fitted.baseline(space.baselines[0] if baseline is None else baseline, rows)
             outputs = predict.calibrate(rows)
         return cls(predict, fitted, rows, outputs, missing, max_batch)

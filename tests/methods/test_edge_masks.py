@@ -58,8 +58,8 @@ def ready(method: str, node: int = NODE, **settings: Any) -> tuple[Any, Problem,
         block = blocks.inputs_of(child, rows, alone=True).block(slice(0, 1)).block
     inputs = Problem.of(task, block, Settings())
     space: Any = task.space
-    columns = space.columns_of(rows)[0]
-    of_feature = {f: columns[(inputs.units.of_element[0, 1:] == f) & (columns >= 0)] for f in range(space.n_features)}
+    columns = space.columns_of(torch.arange(1))[0]
+    of_feature = {f: columns[(inputs.units.of_element[0] == f) & (columns >= 0)] for f in range(space.n_features)}
     return asked.method, inputs, {f: c for f, c in of_feature.items() if len(c)}
 
 

@@ -257,10 +257,10 @@ def test_a_small_batch_of_the_model_changes_nothing_but_memory(method):
 # --- Objectives by hand ----------------------------------------------------------------------------------------------
 
 
-def columns_of(space: Any, rows: Any, i: int, units: Any) -> dict[int, Any]:
+def columns_of(space: Any, i: int, units: Any) -> dict[int, Any]:
     """The columns of the graph's `edge_index` of each feature of one input."""
-    columns = space.columns_of(rows[i : i + 1])[0]
-    features = units.of_element[i, 1:]
+    columns = space.columns_of(torch.tensor([i]))[0]
+    features = units.of_element[i]
     found = {f: columns[(features == f) & (columns >= 0)] for f in range(space.n_features)}
     return {f: c for f, c in found.items() if len(c)}
 
@@ -296,7 +296,7 @@ def test_the_loss_of_refine_by_hand(contrast):
     masks = concrete(logits, draws.stream_keys(0, [0], "refine/mask").expand(len(lessons)), place, 1.0)
     space, total, said = lessons.task.space, 0.0, []
     for i, node in enumerate(lessons.ids):
-        columns = columns_of(space, lessons.x, i, lessons.units)
+        columns = columns_of(space, i, lessons.units)
         mask, target = masks[i].numpy(), int(lessons.target[i])
         p = probabilities_on_the_whole_graph(mask, columns, node)
         own = mask[list(columns)]
@@ -323,7 +323,7 @@ def test_refine_reads_a_graph_by_arma_convolutions():
     asked = explainer("refine")
     space: Any = asked.task.space
     held, rows = space.together(NODES[:3])
-    joined = held.joined(rows)
+    joined = held.joined(torch.arange(len(rows)))
     arma = geometric.nn.ARMAConv(6, 6, act=torch.nn.ReLU())
     with torch.no_grad():
         hidden = network.first(joined.x)[joined.node].relu()
@@ -346,11 +346,11 @@ def test_the_loss_of_mixup_by_hand():
     with task.predict.session(), torch.enable_grad():
         lessons = method.lessons(task, 0)
         space: Any = lessons.task.space
-        whole = space.joined(lessons.x)
-        seen = list(torch.split(embeddings(lessons.task, lessons.x), whole.size.tolist()))
+        whole = space.joined(lessons.place)
+        seen = list(torch.split(embeddings(lessons.task, lessons.x, lessons.place), whole.size.tolist()))
         found = float(method.loss(lessons, network, seen, index, place).detach())
     n, n_features = len(lessons), space.n_features
-    assert all(len(columns_of(space, lessons.x, i, lessons.units)) == DENSE.edge_index.shape[1] // 2 for i in range(n))
+    assert all(len(columns_of(space, i, lessons.units)) == DENSE.edge_index.shape[1] // 2 for i in range(n))
     key = {what: draws.stream_keys(0, [0], f"mixup_explainer/{what}") for what in ("other", "mask", "rest", "links")}
     ends = {what: draws.stream_keys(0, [0], f"mixup_explainer/{what}") for what in ("from", "to")}
     total = 0.0
@@ -360,7 +360,7 @@ def test_the_loss_of_mixup_by_hand():
         j = others[int(draws.integers(key["other"], torch.tensor(at), n - 1))]
         pair = []
         for k, which in enumerate((i, j)):
-            columns = columns_of(space, lessons.x, which, lessons.units)
+            columns = columns_of(space, which, lessons.units)
             node, logits = lessons.ids[which], torch.zeros(1, n_features)
             for f, at_columns in columns.items():
                 each = []
@@ -378,7 +378,7 @@ def test_the_loss_of_mixup_by_hand():
         for link in range(3):
             positions = torch.tensor(at * 3 + link)
             a, b = (
-                space._cuttings[which].nodes[int(draws.integers(ends[what], positions, int(whole.size[which])))]
+                space.batch.graphs[which].nodes[int(draws.integers(ends[what], positions, int(whole.size[which])))]
                 for what, which in (("from", i), ("to", j))
             )
             if there[link]:

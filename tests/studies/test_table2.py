@@ -57,7 +57,7 @@ def test_a_cell_is_what_the_model_says_of_edited_graphs(row):
     for i, node in enumerate((400, 405, 410)):
         ((task, rows, _),) = explainer.task.split([node])
         assert isinstance(task.space, FittedEdges)
-        column = task.space.columns_of(rows)[0].numpy()
+        column = task.space.columns_of(torch.arange(len(rows)))[0].numpy()
         column = column[column >= 0]
         scores = explainer.heatmaps([node], [int(classes[node])])[0].reshape(-1)[: len(column)]
         mask = np.clip(scores, 0, None) / scores.max()

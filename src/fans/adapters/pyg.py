@@ -124,8 +124,8 @@ class FANSExplainer(ExplainerAlgorithm):  # type: ignore[misc]
         total = np.zeros(edge_index.shape[1])
         for task, rows, at in explainer.task.split(inputs):
             assert isinstance(task.space, FittedEdges)
-            columns, units = task.space.columns_of(rows), task.space.units(rows)
-            part = torch.from_numpy(np.asarray(scores)[at, : task.space.n_features])
+            columns, units = task.space.columns_of(torch.arange(len(rows))), task.space.units(rows)
+            part = torch.from_numpy(task.space.own(np.asarray(scores)[at]))
             spread = task.space.shown(units.spread(part, torch.arange(len(rows)))).clamp(min=0)
             shares = (spread / spread.amax(1, keepdim=True).clamp(min=1e-12)).numpy()
             for i, place in enumerate(at):

@@ -48,7 +48,9 @@ def directions(task: Task, block: Block, scores: Tensor, subset: Tensor) -> Dire
         hit = torch.nn.functional.one_hot(feature[flat // k], n_features).bool()
         x = block.pool.pool[own[whose]]
         rows = torch.where(block.pool.units.spread(hit, whose), missing.expand_as(x), x)
-        found.append(task.predict(rows, fresh=True).gather(1, block.target[whose, None])[:, 0])
+        found.append(
+            task.predict(rows, block.pool.of[own[whose]], fresh=True).gather(1, block.target[whose, None])[:, 0]
+        )
     change = torch.cat(found).view(-1, k).mean(1) - before[owner]
     values[owner, feature] = change
     return Directions(values, n_rows.index_add_(0, owner, torch.full_like(owner, k)))

@@ -30,6 +30,7 @@ class Reference:
     Attributes:
         pool: `(P, E)` all samples.
         outputs: `(P, C)` the model's outputs on them.
+        of: `(P,)` which input each is a copy of, by its place among those of its layout; background rows are of none.
         index: `(B, S)` which of the pool are the samples of each input.
         source: `(P,)` the background row each pool sample is, or -1.
         units: the features of each input.
@@ -37,6 +38,7 @@ class Reference:
     """
 
     pool: Tensor
+    of: Tensor
     outputs: Tensor
     index: Tensor
     source: Tensor
@@ -48,29 +50,39 @@ class Reference:
         """Use exactly the background for every input `(B, E)`."""
         rows = torch.arange(len(task.background))
         units, missing = task.space.units(x), own_baselines(task, task.background)
-        return cls(task.background, task.outputs, rows.expand(len(x), -1), rows, units, missing)
+        nobody = torch.full_like(rows, -1)
+        return cls(task.background, nobody, task.outputs, rows.expand(len(x), -1), rows, units, missing)
 
     @classmethod
     def around(
-        cls, task: Task, x: Tensor, ids: Sequence[int | str], seed: int, n_background: int, n_local: int, noise: float
+        cls,
+        task: Task,
+        x: Tensor,
+        ids: Sequence[int | str],
+        seed: int,
+        n_background: int,
+        n_local: int,
+        noise: float,
+        of: Tensor | None = None,
     ) -> tuple["Reference", Tensor]:
         """Give each input its own E: some background rows, the input itself, and local copies of it.
 
         In a local copy each feature is swapped with a background row's at a low rate, so that the neighbourhood is
         populated however high the dimension; or, if `noise` is above 0, every element gets normal noise of that many
-        of its standard deviations. The background rows are the same for all inputs.
+        of its standard deviations. The background rows are the same for all inputs. `of` `(B,)` are the places of the
+        inputs among those of their layout, by default from the first on.
 
         Returns:
             The reference set, and the outputs on `x` `(B, C)`. It costs `1 + n_local` model rows an input.
         """
         kept = background_sample(task, seed, n_background)
-        units = task.space.units(x)
+        of = torch.arange(len(x)) if of is None else of
+        units = task.space.units(x, of)
         place = torch.arange(n_local).expand(len(x), -1)
         keys = [draws.stream_keys(seed, ids, f"local/{what}")[:, None].expand_as(place) for what in ("hit", "donor")]
         owner = torch.arange(len(x)).repeat_interleave(n_local)
         if noise:
-            positions = place[..., None] * x.shape[1] + torch.arange(x.shape[1])
-            normals = draws.normal(keys[0][..., None], positions).flatten(0, 1)
+            normals = draws.normal(keys[0].flatten()[:, None], task.space.draw_places(place.flatten()))
             copies = x[owner] + task.space.noise(normals, noise, relative=True).to(x.dtype)
         else:
             rate = max(task.space.swap_rate, 1 / task.space.n_features)
@@ -80,14 +92,16 @@ class Reference:
             copies = perturb(x[owner], units.spread(draws.numbers(hit, x.dtype), owner), donors)
         n_own = 1 + n_local
         own = torch.cat([x[:, None], copies.view(len(x), n_local, x.shape[1])], 1).flatten(0, 1)  # (B * n_own, E)
-        outputs = task.predict(own)
+        of_own = of.repeat_interleave(n_own)
+        outputs = task.predict(own, of_own)
         places_kept = torch.arange(len(kept)).expand(len(x), -1)
         places_own = len(kept) + torch.arange(len(own)).view(len(x), n_own)
         index = torch.cat([places_kept, places_own], 1)
         source = torch.cat([kept, torch.full((len(own),), -1)])
         rows = torch.cat([task.background[kept], own])
+        whose = torch.cat([torch.full_like(kept, -1), of_own])
         answers = torch.cat([task.outputs[kept], outputs])
-        return cls(rows, answers, index, source, units, own_baselines(task, rows)), outputs[::n_own]
+        return cls(rows, whose, answers, index, source, units, own_baselines(task, rows)), outputs[::n_own]
 
     def solid(self, task: Task) -> Tensor:
         """Tell which features of each input, `(B, F)` or `(1, F)`, are at their baseline in no sample at all."""

@@ -100,12 +100,12 @@ def run(
             kept = changes.nonzero()[:, 0]
             perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
         if len(flat):
-            before, asked = pool.outputs.index_select(0, origin), job
+            before, asked, of = pool.outputs.index_select(0, origin), job, pool.of.index_select(0, origin)
             if task.space.repeats:
-                first, which = distinct(perturbed)
-                after, asked = task.predict(perturbed[first], fresh=True)[which], job[first]
+                first, which = distinct(perturbed if pool.units.shared else torch.cat([of[:, None], perturbed], 1))
+                after, asked = task.predict(perturbed[first], of[first], fresh=True)[which], job[first]
             else:
-                after = task.predict(perturbed, fresh=True)
+                after = task.predict(perturbed, of, fresh=True)
             change.index_copy_(0, flat, measure_change(after, before, jobs.target[job], kind))
             n_rows.index_add_(0, asked, torch.ones_like(asked))
     return change.view(n_jobs, n_samples, k), n_rows

@@ -30,15 +30,12 @@ def noise_tolerance(
         return torch.full((n_classes,), 0.5, dtype=torch.float64)
     key = draws.stream_keys(seed, [0], "tolerance")
     largest = torch.zeros(n_classes, dtype=torch.float64)
-    n_columns = task.space.n_elements
     step = task.predict.max_batch
     for start in range(0, len(rows) * n_draws, step):
         flat = torch.arange(start, min(start + step, len(rows) * n_draws))
-        places = flat[:, None] * n_columns + torch.arange(n_columns)
-        noisy = rows[flat // n_draws] + task.space.noise(draws.normal(key, places), 0.001, relative=relative).to(
-            rows.dtype
-        )
-        moved = (task.predict(noisy) - outputs[flat // n_draws]).abs()
+        normals = draws.normal(key, task.space.draw_places(flat))
+        noisy = rows[flat // n_draws] + task.space.noise(normals, 0.001, relative=relative).to(rows.dtype)
+        moved = (task.predict(noisy, kept[flat // n_draws]) - outputs[flat // n_draws]).abs()
         if change == "l2":
             moved = moved.norm(dim=1, keepdim=True).expand(-1, n_classes)
         largest = torch.maximum(largest, moved.amax(0))

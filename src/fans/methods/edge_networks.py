@@ -134,7 +134,7 @@ class MixUpExplainer(OfLastLayer):
         at = torch.cat([index, other + (other >= index)])
         both = lessons.part(at)  # the m nodes, then the m others
         space: Any = both.task.space
-        joined: Joined = space.joined(both.x)
+        joined: Joined = space.joined(both.place)
         logits = self._logits(network, joined, torch.cat([seen[i] for i in at.tolist()]), (2 * m, space.n_features))
         positions = torch.cat([2 * place, 2 * place + 1])
         mask = concrete(logits, self.key(seed, "mask").expand(2 * m), positions, self.temperature)
@@ -178,8 +178,9 @@ class MixUpExplainer(OfLastLayer):
         task, space = problem.task, problem.task.space
         network = self.train(task, problem.seed)
         assert isinstance(space, FittedEdges)
-        joined = space.joined(problem.x)
-        logits = self._logits(network, joined, embeddings(task, problem.x), (len(problem), space.n_features))
+        joined = space.joined(problem.place)
+        seen = embeddings(task, problem.x, problem.place)
+        logits = self._logits(network, joined, seen, (len(problem), space.n_features))
         return Scores.even(logits.sigmoid().double() * problem.present, 0)
 
 
@@ -301,7 +302,7 @@ class ReFine(TrainedOnEdges):
         owner = torch.arange(len(problem))
         kept = problem.units.spread(mask * self._top(mask, problem.present), owner)
         rows = torch.lerp(problem.missing, problem.x, kept)
-        said = problem.task.predict.differentiable(rows, raw=True)
+        said = problem.task.predict.differentiable(rows, problem.place, raw=True)
         return loss + self.contrast * contrast(said, problem.target, self.temperature)
 
     def _priced(self, problem: Problem, mask: Tensor, p: Tensor) -> Tensor:
@@ -323,7 +324,7 @@ class ReFine(TrainedOnEdges):
         out = torch.zeros(len(problem), space.n_features)
         for target in sorted(set(problem.target.tolist())):
             at = (problem.target == target).nonzero()[:, 0]
-            joined = space.joined(problem.x[at])
+            joined = space.joined(problem.place[at])
             out = out.index_put((at,), by_feature(network[target](joined), joined, (len(at), space.n_features)))
         return out
 

@@ -28,7 +28,8 @@ def answers(problem: Problem, *keeps: Tensor, **how: Any) -> list[Tensor]:
     """
     n, owner = len(problem), torch.arange(len(problem))
     rows = [torch.lerp(problem.missing, problem.x, problem.units.spread(keep, owner)) for keep in keeps]
-    out = probabilities(problem.task, problem.task.predict.differentiable(torch.cat(rows), **how))
+    of = problem.place.repeat(len(keeps))
+    out = probabilities(problem.task, problem.task.predict.differentiable(torch.cat(rows), of, **how))
     return list(torch.split(out, n))
 
 
@@ -59,8 +60,8 @@ def check_layers(task: Task, asker: str, why: str) -> None:
         )
 
 
-def embeddings(task: Task, rows: Tensor) -> Tensor:
-    """Return what the last message-passing layer makes of the nodes `(nodes, h)` of the rows' graphs, in order.
+def embeddings(task: Task, rows: Tensor, of: Tensor) -> Tensor:
+    """Return what the last message-passing layer makes of the nodes `(nodes, h)` of the inputs `of` `(n,)`, in order.
 
     Of a node among all its neighbours: what was cut out for another node's prediction does not have them. That is one
     model row for all nodes, or one for each graph.
@@ -71,9 +72,9 @@ def embeddings(task: Task, rows: Tensor) -> Tensor:
         if space.level == "node":
             whole = last_output(layers, partial(space.ask_whole, task.predict))
             assert whole is not None
-            return whole.float()[space.joined(rows).origin]
-        pieces: Sequence[Tensor] = torch.split(rows, task.predict.max_batch)
-        parts = [last_output(layers, partial(task.predict, some)) for some in pieces]
+            return whole.float()[space.joined(of).origin]
+        pieces = torch.split(torch.arange(len(rows)), task.predict.max_batch)
+        parts = [last_output(layers, partial(task.predict, rows[some], of[some])) for some in pieces]
     return torch.cat([part for part in parts if part is not None]).float()
 
 
@@ -130,7 +131,7 @@ class OfLastLayer(TrainedOnEdges):
         assert isinstance(space, FittedEdges)
         held, rows = space.together(space.learnable()[:1])
         own = task.on(held, rows)
-        found = embeddings(own, rows.to(own.background.dtype)).shape[1]
+        found = embeddings(own, rows.to(own.background.dtype), torch.arange(1)).shape[1]
         return found, 3 if space.level == "node" else 2
 
     @staticmethod
@@ -138,7 +139,8 @@ class OfLastLayer(TrainedOnEdges):
         """Return what the last layer makes of the nodes `(nodes, h)` of each input's graph."""
         space = problem.task.space
         assert isinstance(space, FittedEdges)
-        return torch.split(embeddings(problem.task, problem.x), space.joined(problem.x).size.tolist())
+        found = embeddings(problem.task, problem.x, problem.place)
+        return torch.split(found, space.joined(problem.place).size.tolist())
 
     def build(self, sizes: Sequence[int]) -> nn.Module:
         """Return the network, its weights not drawn yet."""

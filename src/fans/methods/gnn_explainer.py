@@ -237,7 +237,7 @@ def without_masks(model: Any) -> Iterator[None]:
 def asked(problem: Problem, i: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Return one input as PyTorch Geometric's algorithms take it: nodes, edges, and all else by name."""
     space: Any = problem.task.space
-    x, edges, more, node = space.alone(problem.x[i])
+    x, edges, more, node = space.alone(int(problem.place[i]))
     target = problem.target[i : i + 1] if node < 0 else problem.target[i].expand(len(x))
     x, edges, target, *rest = fitting(problem.task.predict.model, x, edges, target, *more.values())
     more = dict(zip(more, rest, strict=True)) | {"target": target}
@@ -249,7 +249,7 @@ def masks_of(problem: Problem, algorithm: Any, method: Method, seen: Sequence[Te
     task, space = problem.task, problem.task.space
     assert isinstance(space, FittedEdges)
     scores = torch.zeros(len(problem), space.n_features, dtype=torch.float64)
-    seeds, n_edges = problem.keys(method.name).tolist(), (space.columns_of(problem.x) >= 0).sum(1).tolist()
+    seeds, n_edges = problem.keys(method.name).tolist(), (space.columns_of(problem.place) >= 0).sum(1).tolist()
     n_bad, n_rows = 0, method.cost(space.n_features)
     with (
         torch.enable_grad(),
@@ -265,7 +265,7 @@ def masks_of(problem: Problem, algorithm: Any, method: Method, seen: Sequence[Te
             torch.manual_seed(seeds[i])
             mask = made(x, edges, **more).edge_mask.detach().cpu().double()[: n_edges[i]]
             n_bad += int(not torch.isfinite(mask).all())
-            scores[i].index_add_(0, problem.units.of_element[i, 1 : 1 + len(mask)], mask.nan_to_num(0.0))
+            scores[i].index_add_(0, problem.units.of_element[i, : len(mask)], mask.nan_to_num(0.0))
     if n_bad:
         warn(f"{method.label}'s mask was not a number for {n_bad} of {len(problem)} inputs; those edges score 0")
     return Scores.even(scores / problem.units.n_elements, n_rows)

@@ -30,6 +30,7 @@ class Problem:
         units: their features.
         ids: names that key the draws.
         seed: of the draws.
+        places: see `place`; by default these are all inputs of their layout.
         settings: of the estimate: how a change is measured, what counts as near.
         around: the inputs with their neighbourhoods, where they have some: see `batch`.
     """
@@ -40,14 +41,16 @@ class Problem:
     units: Units
     ids: Sequence[int | str]
     seed: int
+    places: Tensor | None = None
     settings: Settings = field(default_factory=Settings)
     around: Block | None = None
 
     @classmethod
     def of(cls, task: Task, batch: Block, settings: Settings) -> "Problem":
         """Return the problem of a batch of inputs."""
-        x = batch.pool.pool[batch.own[:, 0]]
-        return cls(task, x, batch.target, batch.pool.units, batch.ids, batch.seed, settings, batch)
+        own = batch.own[:, 0]
+        known = (batch.target, batch.pool.units, batch.ids, batch.seed, batch.pool.of[own])
+        return cls(task, batch.pool.pool[own], *known, settings, batch)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -57,6 +60,11 @@ class Problem:
         """The inputs with their neighbourhoods: samples near each, radius and tolerance."""
         assert self.around is not None, "inputs that a method learns from, and pieces, have no neighbourhood"
         return self.around
+
+    @property
+    def place(self) -> Tensor:
+        """Where each input `(n,)` is among those of its layout: by this the model tells whose changed copy a row is."""
+        return torch.arange(len(self)) if self.places is None else self.places
 
     @property
     def n_features(self) -> int:
@@ -86,11 +94,10 @@ class Problem:
 
     def part(self, where: slice | Tensor) -> "Problem":
         """Return some of the inputs: a slice of them, or those at some places."""
-        units = self.units
-        if not units.shared:
-            units = Units(units.of_element[where], units.size[where], units.shared)
-        ids = [self.ids[i] for i in torch.arange(len(self))[where].tolist()]
-        some = Problem(self.task, self.x[where], self.target[where], units, ids, self.seed, self.settings)
+        at = torch.arange(len(self))[where]
+        ids = [self.ids[i] for i in at.tolist()]
+        known = (self.target[where], self.units.at(at), ids, self.seed, self.place[where])
+        some = Problem(self.task, self.x[where], *known, self.settings)
         some.__dict__["missing"] = self.missing[where]  # computed of another batch it might be rounded otherwise
         return some
 
@@ -113,7 +120,7 @@ class Problem:
 
     def ask(self, rows: Tensor, owner: Tensor, *, fresh: bool = False) -> Tensor:
         """Return the explained output `(m,)` on rows `(m, E)`; the model may overwrite those that are `fresh`."""
-        return self.task.predict(rows, fresh=fresh).gather(1, self.target[owner, None])[:, 0]
+        return self.task.predict(rows, self.place[owner], fresh=fresh).gather(1, self.target[owner, None])[:, 0]
 
     def kept_of(self, keep: Tensor) -> Tensor:
         """Return the explained output `(n, M)` of each input where only the features `keep` `(n, M, F)` are left."""
@@ -137,7 +144,7 @@ class Problem:
         values, slopes = [], []
         for piece in torch.split(torch.arange(len(rows)), self.max_batch):
             leaf = rows[piece].detach().requires_grad_()
-            every = self.task.predict.differentiable(leaf, raw=raw)
+            every = self.task.predict.differentiable(leaf, self.place[owner[piece]], raw=raw)
             if every.shape[1] < self.task.outputs.shape[1]:  # a single logit of two classes
                 every = torch.cat([-every, every], 1)
             out = every.gather(1, self.target[owner[piece], None])[:, 0]

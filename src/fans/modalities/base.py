@@ -28,14 +28,16 @@ class Units:
     """Which feature each element of each of B inputs belongs to.
 
     Attributes:
-        of_element: `(B, E)` the feature of each element, or `(1, E)` where all inputs share it.
+        of_element: `(B, E)` the feature of each element, or `(1, E)` where all inputs share it; -1 for none.
         size: `(B, F)` or `(1, F)`: how many elements of a distance each feature counts for; 0 for one that is absent.
         shared: whether all inputs have the same features; one input may still have its own.
+        padded: whether there are elements of no feature: inputs of fewer elements than others are filled up.
     """
 
     of_element: Tensor
     size: Tensor
     shared: bool
+    padded: bool = False
 
     @property
     def present(self) -> Tensor:
@@ -47,21 +49,25 @@ class Units:
         return self if self.shared else replace(self, of_element=self.of_element[some], size=self.size[some])
 
     def spread(self, of_features: Tensor, owner: Tensor) -> Tensor:
-        """Give each element its feature's value: `(n, F)` of inputs `owner` `(n,)` to `(n, E)`."""
+        """Give each element its feature's value, 0 without one: `(n, F)` of inputs `owner` `(n,)` to `(n, E)`."""
         n_elements, n_features = self.of_element.shape[1], self.size.shape[1]
         if self.shared and n_elements == n_features:
             return of_features
         # Also where a single row of indices would do: torch gathers booleans three times as fast as it selects them.
         index = self.of_element.expand(len(owner), -1) if self.shared else self.of_element.index_select(0, owner)
-        return of_features.gather(1, index)
+        if not self.padded:
+            return of_features.gather(1, index)
+        return of_features.gather(1, index.clamp(min=0)).masked_fill(index < 0, 0)
 
     def collect(self, of_elements: Tensor) -> Tensor:
         """Sum the elements of each feature: `(B, S, E)` to `(B, S, F)`."""
         n_features = self.size.shape[1]
         if self.shared and of_elements.shape[2] == n_features:
             return of_elements
-        out = of_elements.new_zeros(*of_elements.shape[:2], n_features)
-        return out.scatter_add_(2, self.of_element[:, None].expand_as(of_elements), of_elements)
+        out, index = of_elements.new_zeros(*of_elements.shape[:2], n_features), self.of_element[:, None]
+        if self.padded:
+            of_elements, index = of_elements.masked_fill(index < 0, 0), index.clamp(min=0)
+        return out.scatter_add_(2, index.expand_as(of_elements), of_elements)
 
     @property
     def n_elements(self) -> Tensor:
@@ -278,17 +284,27 @@ class FittedSpace(ABC):
         return len(self.feature_names)
 
     @property
+    def n_own(self) -> int:
+        """How many features inputs have at most: rows may have room for more."""
+        return self.n_features
+
+    @property
     def n_elements(self) -> int:
         """E."""
         return self.scale.numel()
+
+    def draw_places(self, index: Tensor) -> Tensor:
+        """Return where in a stream the draws of each element `(n, E)` of the rows at `index` `(n,)` are."""
+        return index[:, None] * self.n_elements + torch.arange(self.n_elements)
 
     @property
     def no_gradient(self) -> str:
         """Why a module's outputs have no gradient with respect to the rows; empty where they have one."""
         return ""
 
-    def bind_model(self, caller: Caller) -> None:  # noqa: B027 - most have nothing to learn
-        """Learn what the space has to know of the model, before anything is encoded."""
+    def bind_model(self, caller: Caller) -> "FittedSpace":  # noqa: ARG002
+        """Return the space with what it has to know of the model, before anything is encoded: most need nothing."""
+        return self
 
     @abstractmethod
     def encode(self, inputs: Any, what: str) -> Tensor:
@@ -302,8 +318,12 @@ class FittedSpace(ABC):
         """Return rows `(n, E)` as a torch module takes them."""
         return rows.view(-1, *self.shape)
 
-    def ask(self, model: Any, rows: Tensor) -> Any:
-        """Return the outputs of a module, or of any other callable, for rows `(n, E)`."""
+    def copies_of(self, n_rows: int, of: Tensor | None) -> Tensor | None:  # noqa: ARG002
+        """Return which input `(n,)` each row is a copy of, as given or by default; None where that does not matter."""
+        return None
+
+    def ask(self, model: Any, rows: Tensor, of: Tensor | None = None) -> Any:  # noqa: ARG002
+        """Return the outputs of a module, or of any other callable, for rows `(n, E)`, copies of inputs `of` `(n,)`."""
         if not isinstance(model, nn.Module):
             return self.unwrap(model(self.decode(rows)), len(rows))
         given = self.for_module(rows)
@@ -356,8 +376,11 @@ class FittedSpace(ABC):
     node_names: tuple[str, ...] = ()
     """Of a graph's nodes, where the user gave them."""
 
-    def edges_of(self, rows: Tensor) -> tuple[Tensor | None, Tensor | None]:  # noqa: ARG002
-        """Return the nodes `(B, *input, 2)` that each element joins and those explained `(B,)`, where it is a graph."""
+    def edges_of(self, of: Tensor) -> tuple[Tensor | None, Tensor | None]:  # noqa: ARG002
+        """Return the nodes `(n, *input, 2)` that each element joins and those explained `(n,)`, of inputs `of` `(n,)`.
+
+        None where they are no graphs.
+        """
         return None, None
 
     def standardised(self, rows: Tensor) -> Tensor:
@@ -381,8 +404,8 @@ class FittedSpace(ABC):
         return planes.flatten(1)
 
     @abstractmethod
-    def units(self, rows: Tensor) -> Units:
-        """Return the features of each of the inputs `(B, E)`."""
+    def units(self, rows: Tensor, of: Tensor | None = None) -> Units:
+        """Return the features of inputs `(n, E)`, which are those at the places `of` `(n,)`, by default all."""
 
     def blocks(self) -> Blocks | None:
         """Return how to put features into blocks, where they form a grid too fine to tell each apart."""
@@ -437,7 +460,7 @@ class FittedSpace(ABC):
             array = array.expand(batch, -1)
         if array.ndim != 2 or array.shape != (batch, self.n_features):
             raise InputError(
-                f"Expected `subset` of shape ({self.n_features},) or ({batch}, {self.n_features}) (batch, features), "
+                f"Expected `subset` of shape ({self.n_own},) or ({batch}, {self.n_own}) (batch, features), "
                 f"got {tuple(array.shape)}"
             )
         return array & units.present

@@ -41,7 +41,7 @@ class FittedPresence(FittedSpace):
         """Have features of these names, each an element."""
         self.feature_names, self.shape, self.scale = names, (len(names),), torch.ones(len(names), dtype=torch.float64)
 
-    def units(self, rows: Tensor) -> Units:  # noqa: ARG002
+    def units(self, rows: Tensor, of: Tensor | None = None) -> Units:  # noqa: ARG002
         """Return the elements, each a feature."""
         return Units(torch.arange(self.n_features)[None], torch.ones(1, self.n_features), shared=True)
 

@@ -122,12 +122,12 @@ def test_a_removed_edge_is_none(name):
     for node in NODES:
         ((task, rows, _),) = explainer.task.split([node])
         assert isinstance(task.space, FittedEdges)
-        columns = task.space.columns_of(rows)[0]
+        columns = task.space.columns_of(torch.arange(1))[0]
         rng = np.random.default_rng(node)
         for _ in range(3):
             dropped = torch.from_numpy(rng.random(int((columns >= 0).sum())) < 0.4)
             row = rows.clone()
-            row[0, 1 : 1 + len(dropped)][dropped] = 0
+            row[0, : len(dropped)][dropped] = 0
             left = torch.ones(data.edge_index.shape[1], dtype=torch.bool)
             left[columns[: len(dropped)][dropped]] = False
             with task.predict.session():

@@ -1,5 +1,6 @@
 """Edges as features: what the space shows a model against the model on edited graphs, and PNS against enumeration."""
 
+import dataclasses
 import itertools
 import warnings
 from typing import Any
@@ -37,7 +38,7 @@ def edges_of(explanation, i=0):
 
 
 def joined(space, rows):
-    return space.edges_of(rows)[0]
+    return space.edges_of(torch.arange(len(rows)))[0]
 
 
 def kept(explanation, i=0):
@@ -114,11 +115,11 @@ def test_an_edge_without_weight_is_an_edge_deleted(name, tied):
                 gone = torch.from_numpy(rng.random(task.space.n_features) < 0.4) & units.present[i]
                 hit = units.spread(gone[None], torch.tensor([i]))[0]
                 row = torch.where(hit, task.space.zero(rows[i : i + 1])[0], rows[i])
-                removed = {(int(u), int(v)) for (u, v), h in zip(edges[i], hit[1:], strict=True) if h and u >= 0}
+                removed = {(int(u), int(v)) for (u, v), h in zip(edges[i], hit, strict=True) if h and u >= 0}
                 assert all(((v, u) in removed) == tied for u, v in removed if tied)
                 expected = probabilities(model, graph, nodes[place], removed)
-                assert task.predict(row[None])[0] == pytest.approx(expected, abs=1e-6)
-                assert n_features <= task.space.n_features - 1
+                assert task.predict(row[None], torch.tensor([i]))[0] == pytest.approx(expected, abs=1e-6)
+                assert n_features <= task.space.n_own < task.space.n_features
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_pns_of_six_edges_is_that_of_enumeration(closeness, phi, enumeration):
     ((task, rows, _),) = explainer.task.split(0)
     assert int(task.space.units(rows).present.sum()) == 6
     edges = joined(task.space, rows)[0]
-    feature = task.space.units(rows).of_element[0, 1:]
+    feature = task.space.units(rows).of_element[0]
     order = [next((int(u), int(v)) for (u, v), f in zip(edges, feature, strict=True) if f == k) for k in range(6)]
 
     def f(masks):
@@ -144,7 +145,7 @@ def test_pns_of_six_edges_is_that_of_enumeration(closeness, phi, enumeration):
     with task.predict.session():
         pool, _ = Reference.around(task, rows, [0], 0, 0, 9, 0.0)
     first = [int((feature == k).nonzero()[0, 0]) for k in range(6)]
-    samples = pool.samples()[0, :, 1:][:, first].double().numpy()
+    samples = pool.samples()[0][:, first].double().numpy()
     assert 0 < (samples == 0).mean() < 0.4
     target = int(f(np.ones((1, 6)))[0].argmax())
     for subset in ([1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 1], [0, 0, 1, 1, 1, 0]):
@@ -297,7 +298,8 @@ def test_copies_of_wide_nodes_share_their_first_layer(made, once):
     with explainer.task.predict.session():
         for task, rows, at in explainer.task.split(nodes):
             expected = torch.stack([probabilities(model, graph, nodes[i]) for i in at]).repeat_interleave(3, 0)
-            assert task.predict(rows.repeat_interleave(3, 0)) == pytest.approx(expected, abs=1e-6)
+            three = task.predict(rows.repeat_interleave(3, 0), torch.arange(len(at)).repeat_interleave(3))
+            assert three == pytest.approx(expected, abs=1e-6)
             assert isinstance(task.space, FittedEdges)
             assert (not task.space._opened) == once
 
@@ -412,13 +414,16 @@ def test_columns_of_nodes():
     graph.x[:, 3] = 0
     explainer = fans.Explainer(model, graph, space=GraphFeatures(), n_local=29)
     explanation = explainer([1, 2])
-    assert explanation.scores.shape == (2, 6)
+    assert explanation.scores.shape == (2, 5)
+    assert explanation.feature_names == explanation.element_names == tuple(f"column {i}" for i in range(5))
+    subset = [True, False, False, True, False]
+    assert explainer.score([1, 2], subset).pns.shape == explainer.score([1, 2], ["column 0", "column 3"]).pns.shape
     assert sorted(explanation.ranked(0).tolist()) == [0, 1, 2, 3, 4]
     assert "column 4" in explanation._repr_html_()
-    assert (explanation.scores[:, [3, 5]] == 0).all()
-    assert not explanation.subset[:, [3, 5]].any()
+    assert (explanation.scores[:, 3] == 0).all()
+    assert not explanation.subset[:, 3].any()
     ((task, rows, _),) = explainer.task.split([1, 2])
-    rows[:, 2] = 0
+    rows[:, 1] = 0
     changed = graph.clone()
     changed.x[:, 1] = 0
     with task.predict.session():
@@ -469,7 +474,8 @@ def test_a_graph_is_drawn_told_and_kept(tmp_path):
     frame = explanation.to_frame()
     assert len(frame) == int(explanation.present.sum())
     assert set(frame["feature"]) >= set(explanation.chosen_names())
-    again = fans.load(explanation.save(tmp_path / "graph.safetensors"))
+    path = explanation.save(tmp_path / "graph.safetensors")
+    again = fans.load(path)
     assert again.chosen_names(1) == explanation.chosen_names(1)
     assert again[1].nodes.tolist() == [8]  # type: ignore[union-attr]
 
@@ -594,3 +600,97 @@ def test_a_subset_of_edges_the_prediction_does_not_see():
     explainer = fans.Explainer(Net().eval(), GRAPH, n_local=29)
     with pytest.raises(fans.InputError, match="got 0 - 0, which is none"):
         explainer.score([1], [(0, 0)])
+
+
+# --- Rows and whose they are -----------------------------------------------------------------------------------------
+
+
+def inputs_of_two_sizes():
+    """An explainer, some nodes of two sizes, and a pair of one layout that differs in its number of edges."""
+    graph = random_graph(n=60, n_edges=110)
+    explainer = fans.Explainer(Net().eval(), graph, n_local=9, n_sweep=50)
+    nodes = [n for n in range(60) if (graph.edge_index[1] == n).any()][:12]
+    return explainer, nodes, explainer.task.split(nodes)
+
+
+def test_features_and_elements_are_those_that_inputs_have():
+    explainer, nodes, _ = inputs_of_two_sizes()
+    found = explainer(nodes)
+    counts = found.present.sum(1)
+    assert len(set(counts.tolist())) > 1
+    assert found.scores.shape[1] == len(found.feature_names) == counts.max()
+    for i, n in enumerate(counts):
+        assert found.present[i].tolist() == [True] * n + [False] * (counts.max() - n)
+        assert np.array_equal(found.elements[i] < 0, ~kept(found, i))
+        assert (found.heatmap[i][~kept(found, i)] == 0).all()
+        assert not found.mask[i][~kept(found, i)].any()
+        assert np.isnan(found.direction[i, n:]).all()
+    alone = explainer([nodes[0]])
+    assert alone.scores.shape[1] == counts[0]
+    assert explainer.heatmaps(nodes) == pytest.approx(found.heatmap, abs=1e-5)
+    assert np.array_equal(explainer.on_elements(nodes, found.scores), found.heatmap)
+
+
+def test_a_row_is_nothing_but_weights_and_says_not_whose_it_is():
+    explainer, _, parts = inputs_of_two_sizes()
+    task, rows, at = next(part for part in parts if len(part[2]) > 2)
+    assert set(rows.unique().tolist()) <= {0.0, 1.0}
+    of = torch.tensor([2, 0, 0, 1, 2])
+    with explainer.task.predict.session():
+        in_order = task.predict(rows)
+        assert task.predict(rows[of], of) == pytest.approx(in_order[of], abs=1e-6)
+        with pytest.raises(fans.InputError, match=f"Expected `of`, .* for 5 rows of {len(at)} inputs, got none"):
+            task.predict(rows[of])
+
+
+def test_asking_changes_no_space():
+    explainer, nodes, parts = inputs_of_two_sizes()
+    spaces = [explainer.task.space, *(task.space for task, *_ in parts)]
+    before = [(space, space.batch, dict(vars(space))) for space in spaces]
+    explainer(nodes[:3])
+    explainer.task.split(nodes[3:])
+    explainer.task.space.encode(None, "background")
+    for space, batch, attributes in before:
+        assert space.batch is batch
+        assert all(vars(space)[name] is value for name, value in attributes.items())
+
+
+def test_every_forward_is_counted():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model, self.nodes = Net().eval(), []
+
+        def forward(self, x, edge_index, edge_weight=None):
+            self.nodes.append(len(x))
+            return self.model(x, edge_index, edge_weight)
+
+    graph, model = random_graph(), Counting()
+    explainer = fans.Explainer(model, graph)
+    assert model.nodes[0] == len(graph.x)
+    # The whole graph; 8 nodes cut out; 4 with edges of weight 0, and without those edges; 16 as the background.
+    assert explainer.task.predict.n_rows == 1 + 8 + 4 + 4 + 16
+    assert len(model.nodes) == 5
+    assert int(explainer([3]).evaluations["shared"]) == 33
+
+
+def test_an_explanation_saved_with_a_feature_that_is_nobodys_still_loads(tmp_path):
+    """As they were saved once: whatever an input does not have belonged to one feature more, the last."""
+    explainer, nodes, _ = inputs_of_two_sizes()
+    found = explainer(nodes)
+    n = found.scores.shape[1]
+    wider = {
+        name: np.pad(getattr(found, name), ((0, 0), (0, 1))) for name in ("scores", "subset", "direction", "stability")
+    }
+    once = dataclasses.replace(
+        found,
+        **wider,
+        scores_se=None,
+        elements=np.where(found.elements < 0, n, found.elements),
+        feature_names=(*found.feature_names, f"edge {n}"),
+    )
+    again = fans.load(once.save(tmp_path / "old.safetensors"))
+    assert np.array_equal(again.heatmap, found.heatmap)
+    assert np.array_equal(again.present[:, :n], found.present)
+    assert not again.present[:, n].any()
+    assert [again.chosen_names(i) for i in range(len(nodes))] == [found.chosen_names(i) for i in range(len(nodes))]

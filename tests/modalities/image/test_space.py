@@ -376,7 +376,7 @@ class Given(FeatureSpace):
         labels, n = torch.from_numpy(self.labels), self.n
 
         class Fitted(FittedImage):
-            def units(self, rows: torch.Tensor) -> Units:
+            def units(self, rows: torch.Tensor, of: torch.Tensor | None = None) -> Units:  # noqa: ARG002
                 self.feature_names = tuple(map(str, range(n)))
                 return self._sized(labels.flatten()[self._pixel].expand(len(rows), -1), shared=False)
 

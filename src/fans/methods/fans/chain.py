@@ -294,7 +294,8 @@ def tried(task: Task, block: Block, share: Tensor, stage: str) -> tuple[Tensor, 
         both = torch.stack([share[some], 1 - share[some]], 2)[:, :, :, None].expand(-1, -1, -1, n_drawn, -1)
         owner, place = some.repeat_interleave(n_rows), torch.arange(n_drawn).repeat(len(some) * 2 * n_tried)
         origin, target = block.own[owner, 0], block.target[owner]
-        after = task.predict(perturbed(task, block, owner, origin, both.flatten(0, 3), stage, place), fresh=True)
+        rows = perturbed(task, block, owner, origin, both.flatten(0, 3), stage, place)
+        after = task.predict(rows, block.pool.of[origin], fresh=True)
         before = block.pool.outputs[origin]
         moved = changed(after, before, target, _scale(task, target))
         switched = measure_change(after, before, target, "label") * (task.predict.kind == "probability")
@@ -453,7 +454,8 @@ class Step:
         origin = self.origin(owner)
         place = (torch.arange(self.n_rows // 2) // 2 + self.number * self.n_rows).repeat(2 * len(self.some))
         rows = perturbed(task, block, owner, origin, share, f"{self.stage}/row", place)
-        after, before, target = task.predict.differentiable(rows), block.pool.outputs[origin], block.target[owner]
+        after = task.predict.differentiable(rows, block.pool.of[origin])
+        before, target = block.pool.outputs[origin], block.target[owner]
         value = changed(after, before, target, _scale(task, target))
         moved = (after - before).gather(1, target[:, None])[:, 0].abs()
         counted = {"SF": of_rest, "NC": ~of_rest}.get(self.without or "", torch.ones_like(of_rest))

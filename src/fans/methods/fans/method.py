@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields, make_dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import nn
 
 from fans.engine.settings import Settings
@@ -175,7 +176,7 @@ class FANS(Method):
 
     def _choice(self, task: Task, settings: Settings) -> str:
         """Return the solver that serves a task best."""
-        if settings.change != "label" and task.predict.has_gradient(task.background[:1]):
+        if settings.change != "label" and task.predict.has_gradient(task.background[:1], torch.tensor([0])):
             return Chain.name
         walks = self._made(Walks)
         assert isinstance(walks, Walks)

@@ -115,23 +115,24 @@ def _start(task: Task, block: Block, how: Relaxation) -> tuple[Tensor, Tensor]:
 
 def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[Tensor, Tensor]:
     """Return Integrated Gradients of the explained logit from zero, summed over units `(B, F)`, and rows spent."""
-    x = block.pool.pool[block.own[:, 0]]
+    own = block.own[:, 0]
+    x, of = block.pool.pool[own], block.pool.of[own]
     total, zero = torch.zeros_like(x), task.space.zero(x)
     nodes = ((torch.arange(n_steps) + 0.5) / n_steps).to(x.dtype)
     for flat in torch.split(torch.arange(len(x) * n_steps), task.predict.max_batch):
         owner = flat // n_steps
         with torch.enable_grad():
             path = torch.lerp(zero[owner], x[owner], nodes[flat % n_steps, None]).requires_grad_()
-            picked = logits(task, path).gather(1, block.target[owner, None]).sum()
+            picked = logits(task, path, of[owner]).gather(1, block.target[owner, None]).sum()
             (slope,) = torch.autograd.grad(picked, path)
         total.index_add_(0, owner, slope)
     units = block.pool.units
     return units.collect((total / n_steps * (x - zero))[:, None])[:, 0], torch.full((len(x),), n_steps)
 
 
-def logits(task: Task, rows: Tensor) -> Tensor:
+def logits(task: Task, rows: Tensor, of: Tensor | None = None) -> Tensor:
     """Return raw outputs `(n, C)` through which gradients flow back to `rows`; a single one of two classes as both."""
-    out = task.predict.differentiable(rows, raw=True)
+    out = task.predict.differentiable(rows, of, raw=True)
     return torch.cat([-out, out], 1) if out.shape[1] < task.outputs.shape[1] else out
 
 
@@ -233,7 +234,7 @@ class Step:
         else:
             share = share.masked_fill(~self.present[local], 1.0)
             rows = torch.where(pool.units.spread(hit, owner), missing, x) * pool.units.spread(share, owner).to(x.dtype)
-        after = task.predict.differentiable(rows)
+        after = task.predict.differentiable(rows, pool.of[origin])
         change = measure_change(after, pool.outputs[origin], block.target[owner], self.settings.change)
         # What is not moved at all does not change; the sign of a difference of rounding would be its slope.
         return change.masked_fill((rows == x).all(1), 0.0)

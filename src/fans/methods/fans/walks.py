@@ -338,7 +338,7 @@ class Walker:
             at = self.route.place[which[of]]
             replaced = (at <= last) & (at >= last - last % self.route.side)
             rows = torch.where(units.spread(replaced, owner[of]), other[of], x[of])
-            found.append(self.task.predict(rows, fresh=True))
+            found.append(self.task.predict(rows, self.block.pool.of[self.own[owner[of]]], fresh=True))
         return torch.cat(found)
 
     def _others(self, owner: Tensor, which: Tensor) -> tuple[Tensor, Tensor | None]:

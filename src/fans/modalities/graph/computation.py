@@ -101,7 +101,7 @@ def _count_bad(x: Tensor) -> int:
 
 
 @dataclass(frozen=True)
-class Told:
+class EdgeArguments:
     """What a model is told of edges, besides which they are.
 
     Attributes:
@@ -119,7 +119,7 @@ class Told:
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, graph: Graph, names: Sequence[str], required: Sequence[str]) -> "Told":
+    def of(cls, graph: Graph, names: Sequence[str], required: Sequence[str]) -> "EdgeArguments":
         """Bring together what a graph says of its edges and the arguments of a model.
 
         Each goes to the argument of its name; one number an edge also to the other one, where there is none.
@@ -164,7 +164,7 @@ def is_dataset(given: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Cutting:
+class ComputationGraph:
     """What one prediction is computed from.
 
     Attributes:
@@ -213,14 +213,14 @@ def _number_features(edges: Tensor, n_nodes: int, *, tied: bool) -> tuple[Tensor
     return feature, int(feature.max()) + 1 if len(feature) else 0
 
 
-def whole(graph: Graph, target: int, *, tied: bool) -> Cutting:
+def whole(graph: Graph, target: int, *, tied: bool) -> ComputationGraph:
     """Cut nothing off."""
     return _assemble(
         graph, torch.arange(len(graph)), torch.ones_like(graph.edge_index[0], dtype=torch.bool), target, tied
     )
 
 
-def cut(graph: Graph, node: int, hops: int, *, tied: bool) -> Cutting:
+def cut(graph: Graph, node: int, hops: int, *, tied: bool) -> ComputationGraph:
     """Keep what reaches a node within so many hops.
 
     Edges into nodes nearer than the last hop carry messages. Those into a node at the last hop carry none, but they
@@ -240,7 +240,7 @@ def cut(graph: Graph, node: int, hops: int, *, tied: bool) -> Cutting:
     return _assemble(graph, (distance <= hops).nonzero()[:, 0], carries, node, tied)
 
 
-def _assemble(graph: Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bool) -> Cutting:
+def _assemble(graph: Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bool) -> ComputationGraph:
     """Number nodes and features, and account for the edges that are left out."""
     start, end = graph.edge_index
     place = torch.full((len(graph),), -1)
@@ -262,7 +262,7 @@ def _assemble(graph: Graph, nodes: Tensor, chosen: Tensor, target: int, tied: bo
     def into_those(ends: Tensor) -> Tensor:
         return torch.cat([kept, torch.stack([where.expand(len(ends)), ends])], 1)
 
-    return Cutting(
+    return ComputationGraph(
         graph=graph,
         nodes=nodes,
         edges=edges,

@@ -2,17 +2,20 @@
 
 An input is a node of the graph (or a graph among several). It is cut out of its graph first: the edges that reach its
 prediction within the model's depth, and as much of their surroundings as keeps every degree what it was, so that the
-model says of the cutting what it says of the whole. Inputs of about one size go to the model together, many perturbed
-copies of many cuttings in one disjoint union.
+model says of this computation graph what it says of the whole. Inputs of about one size go to the model together, many
+perturbed copies of many of them in one disjoint union.
 
-A row is the number of a cutting, then one number per directed edge of it: 1 is the edge as it is, 0 none.
+A row has one number per directed edge of an input: 1 is the edge as it is, 0 none. Which input it is a copy of, the
+row does not tell: whoever asks about rows says so (`of`). The inputs themselves are in the `GraphBatch` of the space
+that `split` returns.
 """
 
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -20,8 +23,9 @@ from torch import Tensor, nn
 
 from fans.errors import InputError, ModelError, check_whole, choose, warn
 from fans.modalities.base import Baseline, Caller, Distance, FeatureSpace, FittedSpace, OfSample, Units
-from fans.modalities.graph.computation import Cutting, Graph, Told, cut, graphs_in, whole
+from fans.modalities.graph.computation import ComputationGraph, EdgeArguments, Graph, cut, graphs_in, whole
 from fans.modalities.graph.union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
+from fans.types import Array
 
 Level = Literal["node", "graph"]
 
@@ -94,6 +98,38 @@ class GraphFeatures(_GraphSpace):
         return FittedFeatures(self, background, tied=True)
 
 
+@dataclass(frozen=True)
+class GraphBatch:
+    """Inputs of about one size, and what their rows stand for.
+
+    Attributes:
+        graphs: what the prediction of each is computed from.
+        of_element: `(B, E)` the feature of each element, -1 for none: the rows of smaller inputs are filled up.
+        size: `(B, F)` how many elements each feature has. F is the room of such inputs, which is more than any of them
+            needs: inputs of the same room go to the model together, whichever they are.
+        rows: `(B, E)` the inputs with all that they have.
+        n_own: features that an input has at most.
+    """
+
+    graphs: tuple[ComputationGraph, ...]
+    of_element: Tensor
+    size: Tensor
+    rows: Tensor
+    n_own: int
+
+    @classmethod
+    def of(
+        cls, graphs: Sequence[ComputationGraph], features: Sequence[Tensor], sizes: Sequence[Tensor], room: int
+    ) -> "GraphBatch":
+        """Put inputs together, each given with its elements' features and their sizes."""
+        n_elements = max(map(len, features), default=0)
+        of_element = torch.full((len(graphs), n_elements), -1)
+        size, rows = torch.zeros(len(graphs), room), torch.zeros(len(graphs), n_elements)
+        for i, (own, count) in enumerate(zip(features, sizes, strict=True)):
+            of_element[i, : len(own)], rows[i, : len(own)], size[i, : len(count)] = own, 1, count
+        return cls(tuple(graphs), of_element, size, rows, max(map(len, sizes), default=0))
+
+
 class _FittedGraph(FittedSpace):
     """One graph's nodes, or graphs, and how the model takes them."""
 
@@ -102,6 +138,7 @@ class _FittedGraph(FittedSpace):
     repeats: ClassVar[bool] = True
     unit: ClassVar[str]
     baselines: ClassVar[tuple[str, ...]]
+    batch: GraphBatch
 
     def __init__(self, space: _GraphSpace, background: Any, *, tied: bool) -> None:
         super().__init__()
@@ -115,10 +152,10 @@ class _FittedGraph(FittedSpace):
             Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
         self.node_names = self._checked_names(space.node_names)
-        self._weighs, self._told = True, Told()
+        self._weighs, self._arguments = True, EdgeArguments()
         # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
         self._opened: list[bool] = [] if self.modality == "graph" else [True]
-        self._hold([])
+        self._take([])
 
     def _checked_names(self, names: Any) -> tuple[str, ...]:
         if names is None:
@@ -133,7 +170,13 @@ class _FittedGraph(FittedSpace):
 
     # --- The model -----------------------------------------------------------------------------------------------
 
-    def bind_model(self, caller: Caller) -> None:
+    def bind_model(self, caller: Caller) -> "_FittedGraph":
+        """Return the space that knows how the model takes edges and how far it looks, with some inputs to try it on."""
+        bound = copy(self)
+        bound._learn(caller)
+        return bound._holding(bound._some())
+
+    def _learn(self, caller: Caller) -> None:
         """Learn how the model takes edges and how far it looks, from its signature and its answers."""
         model = caller.model
         if not callable(model):
@@ -141,9 +184,9 @@ class _FittedGraph(FittedSpace):
         known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
         names = [name for name in ("edge_weight", "edge_attr") if name in known]
         required = [name for name in names if known[name].default is inspect.Parameter.empty]
-        self._told = Told.of(self.graphs[0], names, required)
-        self.graphs = [self._told.read(graph) for graph in self.graphs]
-        self._weighs = bool(self._told.gate)
+        self._arguments = EdgeArguments.of(self.graphs[0], names, required)
+        self.graphs = [self._arguments.read(graph) for graph in self.graphs]
+        self._weighs = bool(self._arguments.gate)
         if self.level == "graph" and "batch" not in known:
             raise ModelError(
                 "Expected a model that takes `batch`, the graph of each node, for several graphs, "
@@ -195,31 +238,44 @@ class _FittedGraph(FittedSpace):
     ) -> dict[str, Tensor]:
         """Return what the model takes besides nodes and edges, by name."""
         out = dict(attributes)
-        if self._told.gate and (self._weighs or self._told.always):
-            out[self._told.gate] = weight[:, None] if self._told.column else weight
+        if self._arguments.gate and (self._weighs or self._arguments.always):
+            out[self._arguments.gate] = weight[:, None] if self._arguments.column else weight
         return out | ({"batch": row_of_node} if self.level == "graph" and row_of_node is not None else {})
 
     def _answers(self, caller: Caller, names: list[int], kept: float = 2.0) -> Tensor:
         """Return the model's outputs on inputs with some of their edges dropped, none by default."""
-        with_edges = copy(self)
-        with_edges._hold([self._cutting(name) for name in names])
-        rows = with_edges.rows_of_all()
-        dropped = (torch.arange(rows.shape[1] - 1) * 0.6180339887) % 1 >= kept  # spread evenly, no draws needed
-        rows[:, 1:][:, dropped] = 0
+        tried = self._holding(names)
+        rows = tried.rows_of_all()
+        dropped = (torch.arange(rows.shape[1]) * 0.6180339887) % 1 >= kept  # spread evenly, no draws needed
+        rows[:, dropped] = 0
         with caller.direct(len(rows)) as model:
-            return _plain(with_edges.ask(model, rows))
+            return _plain(tried.ask(model, rows))
 
-    def ask(self, model: Any, rows: Tensor, links: Tensor | None = None) -> Any:
+    def copies_of(self, n_rows: int, of: Tensor | None) -> Tensor:
+        """Return which input `(n,)` each row is a copy of: by default each comes once, or all are of the only one."""
+        n_inputs = len(self.batch.graphs)
+        if of is not None:
+            return of
+        if n_inputs == 1:
+            return torch.zeros(n_rows, dtype=torch.int64)
+        if n_rows != n_inputs:
+            raise InputError(
+                f"Expected `of`, the place of the input that each row is a copy of, for {n_rows} rows of {n_inputs} "
+                "inputs, got none; pass it, as rows do not tell"
+            )
+        return torch.arange(n_inputs)
+
+    def ask(self, model: Any, rows: Tensor, of: Tensor | None = None, links: Tensor | None = None) -> Any:
         """Run the model on the disjoint union of all rows' graphs, with `links` `(2, m)` between their nodes if asked.
 
         Nodes are counted through, one row's after another's.
         """
-        numbers, counts = torch.unique_consecutive(rows[:, 0].long(), return_counts=True)
+        inputs, counts = torch.unique_consecutive(self.copies_of(len(rows), of), return_counts=True)
         parts: list[Union] = []
         nodes: list[tuple[Tensor, int]] = []
         n_nodes = n_rows = 0
-        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
-            piece, some = self._cuttings[number], rows[n_rows : n_rows + count, 1:]
+        for place, count in zip(inputs.tolist(), counts.tolist(), strict=True):
+            piece, some = self.batch.graphs[place], rows[n_rows : n_rows + count]
             parts.append(copies(piece, self._kept(piece, some), n_nodes, n_rows, self._weighs))
             nodes.append((self._x(piece, some), count))
             n_rows, n_nodes = n_rows + count, n_nodes + count * len(piece.nodes)
@@ -232,11 +288,11 @@ class _FittedGraph(FittedSpace):
         return out if self.level == "graph" else out[union.target]
 
     @abstractmethod
-    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
+    def _kept(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         """Return how much of each edge `(r, D)` rows keep."""
 
     @abstractmethod
-    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:
+    def _x(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         """Return what is known of the nodes of each copy, `(r, n, d)`, or of all copies alike, `(n, d)`."""
 
     # --- Inputs --------------------------------------------------------------------------------------------------
@@ -260,7 +316,7 @@ class _FittedGraph(FittedSpace):
             raise InputError(f"Expected nodes from 0 to {n - 1}, got {bad}")
         return [int(i) for i in array]
 
-    def _cutting(self, name: int) -> Cutting:
+    def _computation_graph(self, name: int) -> ComputationGraph:
         if self.level == "graph":
             return whole(self.graphs[name], -1, tied=self.tied)
         assert self._hops is not None
@@ -273,8 +329,8 @@ class _FittedGraph(FittedSpace):
             For each size the space of those inputs, their rows, and their places among all. What a size is depends on
             the input alone, so that explaining it does not depend on its company.
         """
-        cuttings = self._cut_all(x)
-        empty = [i for i, piece in enumerate(cuttings) if not self._sizes(piece).any()]
+        graphs = self._cut_all(x)
+        empty = [i for i, piece in enumerate(graphs) if not self._sizes(piece).any()]
         if empty:
             what, names = "node" if self.level == "node" else "graph", self.names(x)
             others = f" and {len(empty) - 1} others" if len(empty) > 1 else ""
@@ -283,18 +339,17 @@ class _FittedGraph(FittedSpace):
                 f"leave {'them' if others else 'it'} out"
             )
         out: list[tuple[FittedSpace, Tensor, list[int]]] = []
-        rooms = [self._room(piece) for piece in cuttings]
+        rooms = [self._room(piece) for piece in graphs]
         for room in sorted(set(rooms)):
             at = [i for i, one in enumerate(rooms) if one == room]
-            part = copy(self)
-            part._hold([cuttings[i] for i in at])
+            part = self._with([graphs[i] for i in at])
             out.append((part, part.rows_of_all(), at))
         return out
 
-    def _cut_all(self, x: Any) -> list[Cutting]:
+    def _cut_all(self, x: Any) -> list[ComputationGraph]:
         if self.level == "node":
-            return [self._cutting(name) for name in self._nodes(x, "x")]
-        made = [self._told.read(Graph.of(graph, f"graph {i} of x")) for i, graph in enumerate(graphs_in(x)[0])]
+            return [self._computation_graph(name) for name in self._nodes(x, "x")]
+        made = [self._arguments.read(Graph.of(graph, f"graph {i} of x")) for i, graph in enumerate(graphs_in(x)[0])]
         width = self.graphs[0].x.shape[1]
         for i, graph in enumerate(made):
             if graph.x.shape[1] != width:
@@ -304,42 +359,42 @@ class _FittedGraph(FittedSpace):
         return [whole(graph, -1, tied=self.tied) for graph in made]
 
     @abstractmethod
-    def _elements(self, piece: Cutting) -> Tensor:
-        """Return the feature of each element of a cutting."""
+    def _elements(self, piece: ComputationGraph) -> Tensor:
+        """Return the feature of each element of an input."""
 
     @abstractmethod
-    def _room(self, piece: Cutting) -> int:
-        """Return how many features a row with this cutting has room for; the last one is nobody's."""
+    def _room(self, piece: ComputationGraph) -> int:
+        """Return how many features a row of such an input has room for: more than it has."""
 
-    def _hold(self, cuttings: list[Cutting]) -> None:
-        """Take the inputs whose rows are to be read."""
-        self._cuttings = cuttings
-        elements = [self._elements(piece) for piece in cuttings]
-        room = max((self._room(piece) for piece in cuttings), default=_SMALLEST)
-        n_elements = 1 + max((len(features) for features in elements), default=0)
+    def _with(self, graphs: Sequence[ComputationGraph]) -> Self:
+        """Return the space of these inputs."""
+        out = copy(self)
+        out._take(graphs)
+        return out
+
+    def _holding(self, names: Sequence[int]) -> Self:
+        """Return the space of some of the background's inputs."""
+        return self._with([self._computation_graph(name) for name in names])
+
+    def _take(self, graphs: Sequence[ComputationGraph]) -> None:
+        """Become the space of these inputs, while it is made."""
+        features, sizes = [self._elements(piece) for piece in graphs], [self._sizes(piece) for piece in graphs]
+        room = max((self._room(piece) for piece in graphs), default=_SMALLEST)
+        self.batch = GraphBatch.of(graphs, features, sizes, room)
         self.feature_names = tuple(f"{self.unit} {i}" for i in range(room))
-        self.shape, self.scale = (n_elements,), torch.ones(n_elements)
-        # What belongs to no feature belongs to the last one, which no input has.
-        self._of_element = torch.full((len(cuttings), n_elements), room - 1)
-        self._size = torch.zeros(len(cuttings), room)
-        self._rows = torch.zeros(len(cuttings), n_elements)
-        for i, features in enumerate(elements):
-            self._of_element[i, 1 : 1 + len(features)] = features
-            sizes = self._sizes(cuttings[i])
-            self._size[i, : len(sizes)] = sizes
-            self._rows[i, 0], self._rows[i, 1 : 1 + len(features)] = i, 1
+        self.shape = self.batch.rows.shape[1:]
+        self.scale = torch.ones(self.shape)
 
-    def _sizes(self, piece: Cutting) -> Tensor:
-        """Return how many elements each feature of a cutting has."""
+    def _sizes(self, piece: ComputationGraph) -> Tensor:
+        """Return how many elements each feature of an input has."""
         return torch.bincount(self._elements(piece)).float()
 
     def rows_of_all(self) -> Tensor:
-        """Return the rows of all inputs that are held, with all that they have."""
-        return self._rows.clone()
+        """Return the rows of all inputs of the batch, with all that they have."""
+        return self.batch.rows.clone()
 
     def encode(self, inputs: Any, what: str) -> Tensor:  # noqa: ARG002
-        """Return some of the background's inputs as rows: what the model is tried on first."""
-        self._hold([self._cutting(name) for name in self._some()])
+        """Return some of the background's inputs as rows: those that the model is tried on first."""
         return self.rows_of_all()
 
     def decode(self, rows: Tensor) -> Any:
@@ -351,7 +406,7 @@ class _FittedGraph(FittedSpace):
         """Rows that the model sees at a time, if the user does not say: by what a copy of the largest takes, about."""
         columns = self.graphs[0].x.shape[1]
         width = columns if self._opened else min(columns, WIDE)
-        largest = max(_MESSAGE * piece.n_messages + width * len(piece.nodes) for piece in self._cuttings)
+        largest = max(_MESSAGE * piece.n_messages + width * len(piece.nodes) for piece in self.batch.graphs)
         return max(1, min(8192, _BATCH_BYTES // (4 * largest)))
 
     @property
@@ -359,25 +414,40 @@ class _FittedGraph(FittedSpace):
         """All of them: a batch is as small as serves."""
         return self.default_batch
 
-    def units(self, rows: Tensor) -> Units:
-        """Return the edges of each input."""
-        number = rows[:, 0].long()
-        return Units(self._of_element[number], self._size[number], shared=False)
+    @property
+    def n_own(self) -> int:
+        """How many features inputs have at most."""
+        return self.batch.n_own
 
-    def shown(self, rows: Tensor) -> Tensor:
-        """Return what is said of elements `(n, E - 1)`, without the number of the cutting."""
-        return rows[:, 1:]
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of the features that inputs have."""
+        return self.feature_names[: self.n_own]
+
+    def among_all(self, of_features: Array, fill: float = 0) -> Array:  # noqa: ARG002
+        """Return what is said of the features `(n, n_own)` that inputs have."""
+        return of_features[:, : self.n_own]
+
+    def own(self, of_all: Any) -> Any:
+        """Return what is said of inputs' features `(..., n)`, larger ones' among them perhaps, as `(..., F)`."""
+        given = np.asarray(of_all)[..., : self.n_own]
+        out = np.zeros((*given.shape[:-1], self.n_features), given.dtype)
+        out[..., : given.shape[-1]] = given
+        return out
+
+    def draw_places(self, index: Tensor) -> Tensor:
+        """Return where the draws of each element are; a row has one place more, the first, as in runs on record."""
+        return index[:, None] * (1 + self.n_elements) + 1 + torch.arange(self.n_elements)
+
+    def units(self, rows: Tensor, of: Tensor | None = None) -> Units:
+        """Return the features of each input."""
+        of = self.copies_of(len(rows), of)
+        return Units(self.batch.of_element[of], self.batch.size[of], shared=False, padded=True)
 
     def baseline(self, value: Any, background: Tensor) -> Baseline:  # noqa: ARG002
         """Return nothing, the only baseline there is."""
         choose("`baseline`", value, self.baselines)
         return OfSample(self.zero)
-
-    def zero(self, rows: Tensor) -> Tensor:
-        """Return the same inputs without any of their features."""
-        out = torch.zeros_like(rows)
-        out[:, 0] = rows[:, 0]
-        return out
 
     def unit_distances(self, x: Tensor, rows: Tensor, units: Units, distance: Distance) -> Tensor:  # noqa: ARG002
         """Return how many elements of each feature differ."""
@@ -389,9 +459,7 @@ class _FittedGraph(FittedSpace):
 
     def noise(self, normals: Tensor, size: float, *, relative: bool) -> Tensor:  # noqa: ARG002
         """Return noise for weights; what can only be there or not gets none."""
-        out = normals * (0.0 if self.no_gradient else size)
-        out[..., 0] = 0
-        return out
+        return normals * (0.0 if self.no_gradient else size)
 
 
 class FittedEdges(_FittedGraph):
@@ -403,9 +471,9 @@ class FittedEdges(_FittedGraph):
     unit: ClassVar[str] = "edge"
     baselines: ClassVar[tuple[str, ...]] = GraphEdges.baselines
 
-    def bind_model(self, caller: Caller) -> None:
+    def _learn(self, caller: Caller) -> None:
         """Also see whether a weight of 0 is as good as no edge; where it is not, edges are removed instead."""
-        super().bind_model(caller)
+        super()._learn(caller)
         if not self._weighs:
             return
         tried = self._some()[:4]
@@ -414,7 +482,7 @@ class FittedEdges(_FittedGraph):
         self._weighs = _alike(by_weight, self._answers(caller, tried, kept=0.5))
         if not self._weighs:
             warn(
-                f"The model takes `{self._told.gate}`, but an edge of weight 0 is not like none to it; edges are "
+                f"The model takes `{self._arguments.gate}`, but an edge of weight 0 is not like none to it; edges are "
                 "removed instead, which has no gradient",
             )
 
@@ -423,41 +491,44 @@ class FittedEdges(_FittedGraph):
         """Why there is none, where edges can only be there or not."""
         return "" if self._weighs else "it does not take edges by their weight, so they can only be removed"
 
-    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
+    def _kept(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         return rows[:, : piece.n_edges]
 
-    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:  # noqa: ARG002
+    def _x(self, piece: ComputationGraph, rows: Tensor) -> Tensor:  # noqa: ARG002
         return piece.graph.x[piece.nodes]
 
-    def _elements(self, piece: Cutting) -> Tensor:
+    def _elements(self, piece: ComputationGraph) -> Tensor:
         return piece.feature
 
-    def _room(self, piece: Cutting) -> int:
+    def _room(self, piece: ComputationGraph) -> int:
         """Return one of some sizes: inputs of different size that share one go to the model together."""
         size = _SMALLEST
         while size <= piece.n_features:
             size = -(-size * 3 // 2) if size & (size - 1) == 0 else -(-size * 4 // 3)
         return size
 
-    def edges_of(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the nodes `(B, E - 1, 2)` that each element joins, and those explained `(B,)`; -1 is none."""
-        edges = torch.full((len(rows), self.n_elements - 1, 2), -1)
-        nodes = torch.full((len(rows),), -1)
-        for i, number in enumerate(rows[:, 0].long().tolist()):
-            piece = self._cuttings[number]
+    def edges_of(self, of: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the nodes `(n, E, 2)` that each element joins, and those explained `(n,)`; -1 is none."""
+        edges = torch.full((len(of), self.n_elements, 2), -1)
+        nodes = torch.full((len(of),), -1)
+        for i, piece in enumerate(self._graphs_of(of)):
             edges[i, : piece.n_edges] = piece.nodes[piece.edges].T
             if piece.target >= 0:
                 nodes[i] = piece.nodes[piece.target]
         return edges, nodes
 
-    def alone(self, row: Tensor) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
-        """Return one input as the model takes it.
+    def _graphs_of(self, of: Tensor) -> list[ComputationGraph]:
+        """Return what the predictions of the inputs `of` `(n,)` are computed from."""
+        return [self.batch.graphs[place] for place in of.tolist()]
+
+    def alone(self, place: int) -> tuple[Tensor, Tensor, dict[str, Tensor], int]:
+        """Return the input at a place as the model takes it.
 
         Returns:
             What is known of its nodes, its edges (those of elements first), what else the model takes by name, and the
             place of the explained node, -1 for the graph as a whole.
         """
-        piece = self._cuttings[int(row[0])]
+        piece = self.batch.graphs[place]
         union = copies(piece, torch.ones(1, piece.n_edges), 0, 0, self._weighs)
         also = self._also(union.weight, union.attributes, union.row_of_node)
         return piece.graph.as_given(piece.graph.x[piece.nodes]), union.edge_index, also, piece.target
@@ -475,19 +546,17 @@ class FittedEdges(_FittedGraph):
 
     def together(self, names: Sequence[int]) -> "tuple[FittedEdges, Tensor]":
         """Return the space of some of the background's inputs, whatever their sizes, and their rows."""
-        part = copy(self)
-        part._hold([self._cutting(name) for name in names])
+        part = self._holding(names)
         return part, part.rows_of_all()
 
-    def joined(self, rows: Tensor) -> Joined:
-        """Return the graphs of rows side by side, all edges as they are."""
-        return join([self._cuttings[number] for number in rows[:, 0].long().tolist()], self.n_features)
+    def joined(self, of: Tensor) -> Joined:
+        """Return the graphs of the inputs `of` `(n,)` side by side, all edges as they are."""
+        return join(self._graphs_of(of), self.n_features)
 
-    def columns_of(self, rows: Tensor) -> Tensor:
-        """Return which column of its graph's `edge_index` each element `(B, E - 1)` is, -1 for none."""
-        out = torch.full((len(rows), self.n_elements - 1), -1)
-        for i, number in enumerate(rows[:, 0].long().tolist()):
-            piece = self._cuttings[number]
+    def columns_of(self, of: Tensor) -> Tensor:
+        """Return which column of its graph's `edge_index` each element `(n, E)` is, -1 for none, of inputs `of`."""
+        out = torch.full((len(of), self.n_elements), -1)
+        for i, piece in enumerate(self._graphs_of(of)):
             out[i, : piece.n_edges] = piece.source
         return out
 
@@ -496,7 +565,7 @@ class FittedEdges(_FittedGraph):
         pairs = _pairs(subset)
         if pairs is not None:
             subset = torch.zeros(batch, self.n_features, dtype=torch.bool)
-            for i, piece in enumerate(self._cuttings):
+            for i, piece in enumerate(self.batch.graphs):
                 joined = {
                     tuple(edge): f
                     for edge, f in zip(piece.nodes[piece.edges].T.tolist(), piece.feature.tolist(), strict=True)
@@ -515,10 +584,10 @@ class FittedEdges(_FittedGraph):
         if self.level == "node" and mask.shape[-1] == self.graphs[0].edge_index.shape[1]:
             chosen = mask.expand(batch, -1)
             out = torch.zeros(batch, self.n_features, dtype=torch.bool)
-            for i, piece in enumerate(self._cuttings):
+            for i, piece in enumerate(self.batch.graphs):
                 out[i, piece.feature[chosen[i, piece.source]]] = True
             return out
-        return mask[..., : self.n_features]
+        return mask if mask.shape[-1] < self.n_own else torch.from_numpy(self.own(mask))
 
 
 class FittedFeatures(_FittedGraph):
@@ -529,25 +598,28 @@ class FittedFeatures(_FittedGraph):
     unit: ClassVar[str] = "column"
     baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
 
-    def _kept(self, piece: Cutting, rows: Tensor) -> Tensor:
+    def _kept(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         return torch.ones(len(rows), piece.n_edges)
 
-    def _x(self, piece: Cutting, rows: Tensor) -> Tensor:
+    def _x(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         return piece.graph.x[piece.nodes] * rows[:, None, : piece.graph.x.shape[1]]
 
-    def _elements(self, piece: Cutting) -> Tensor:
+    def _elements(self, piece: ComputationGraph) -> Tensor:
         return torch.arange(piece.graph.x.shape[1])
 
-    def _sizes(self, piece: Cutting) -> Tensor:
+    def _sizes(self, piece: ComputationGraph) -> Tensor:
         return (piece.graph.x[piece.nodes] != 0).any(0).float()
 
-    def _room(self, piece: Cutting) -> int:
+    def _room(self, piece: ComputationGraph) -> int:
         return piece.graph.x.shape[1] + 1
 
     @property
     def element_names(self) -> tuple[str, ...]:
         """One name per column."""
-        return self.feature_names[:-1]
+        return self.all_names
+
+    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
+        return mask if mask.shape[-1] != self.n_own else torch.from_numpy(self.own(mask))
 
 
 def message_layers(model: Any) -> list[nn.Module]:

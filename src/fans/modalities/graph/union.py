@@ -1,4 +1,4 @@
-"""Many perturbed copies of cuttings side by side, as one graph that a model takes in one pass."""
+"""Many perturbed copies of computation graphs side by side, as one graph that a model takes in one pass."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from fans.modalities.graph.computation import Cutting
+from fans.modalities.graph.computation import ComputationGraph
 from fans.modes import Held
 
 WIDE = 64
@@ -19,7 +19,7 @@ WIDE = 64
 
 @dataclass(frozen=True)
 class Union:
-    """Copies of a cutting side by side, after others.
+    """Copies of a computation graph side by side, after others.
 
     Attributes:
         edge_index: `(2, M)` their edges.
@@ -36,8 +36,8 @@ class Union:
     row_of_node: Tensor
 
 
-def copies(piece: Cutting, kept: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> Union:
-    """Return one copy of a cutting for each row of kept edges `(r, D)`.
+def copies(piece: ComputationGraph, kept: Tensor, n_nodes: int, n_rows: int, weighs: bool) -> Union:
+    """Return one copy of a computation graph for each row of kept edges `(r, D)`.
 
     `n_nodes` and `n_rows` come before them. Where nothing can be weighed an edge is there or not.
     """
@@ -72,7 +72,7 @@ def _taken(value: Tensor, number: Tensor) -> Tensor:
 
 
 def join_unions(parts: list[Union]) -> Union:
-    """Return all copies of several cuttings as one."""
+    """Return all copies of several computation graphs as one."""
     return Union(
         edge_index=torch.cat([part.edge_index for part in parts], 1),
         weight=torch.cat([part.weight.flatten() for part in parts]),
@@ -102,8 +102,8 @@ class Joined:
         node: `(nodes,)` which of them each node is.
         origin: `(nodes,)` the number of each node in its own graph.
         edges: `(2, M)` the edges that are features, between nodes.
-        feature: `(M,)` the feature of each, counted through: cutting * F + feature.
-        first, size: `(n,)` the first node of each cutting and how many it has.
+        feature: `(M,)` the feature of each, counted through: graph * F + feature.
+        first, size: `(n,)` the first node of each graph and how many it has.
         target: `(n,)` the explained node of each, -1 for the graph as a whole.
     """
 
@@ -117,8 +117,8 @@ class Joined:
     target: Tensor
 
 
-def join(pieces: list[Cutting], n_features: int) -> Joined:
-    """Return cuttings side by side."""
+def join(pieces: list[ComputationGraph], n_features: int) -> Joined:
+    """Return computation graphs side by side."""
     size = torch.tensor([len(piece.nodes) for piece in pieces])
     first = size.cumsum(0) - size
     graphs = list({id(piece.graph): piece.graph for piece in pieces}.values())

@@ -196,7 +196,7 @@ class FittedImage(FittedSpace):
         size.scatter_add_(1, of_element, torch.ones(()).expand_as(of_element))
         return Units(of_element, size, shared)
 
-    def units(self, rows: Tensor) -> Units:
+    def units(self, rows: Tensor, of: Tensor | None = None) -> Units:  # noqa: ARG002
         """Return the regions of each image: the same grid for all, or each one's own superpixels."""
         if self._fixed_units is not None:
             return self._fixed_units

@@ -265,7 +265,7 @@ class FittedTable(FittedSpace):
             rows[:, j] = kind.encode(frame.iloc[:, j], what)
         return torch.from_numpy(rows)
 
-    def units(self, rows: Tensor) -> Units:  # noqa: ARG002
+    def units(self, rows: Tensor, of: Tensor | None = None) -> Units:  # noqa: ARG002
         """Return the columns and groups: the same for every row."""
         return self._units
 

@@ -100,7 +100,7 @@ class FittedSparse(_Columns):
         """The column of each name."""
         return {name: j for j, name in enumerate(self.names_of(np.arange(self.n_columns)))}
 
-    def bind_model(self, caller: Caller) -> None:
+    def bind_model(self, caller: Caller) -> "FittedSparse":
         """Refuse a torch module, which takes tensors."""
         model = caller.model
         if isinstance(model, nn.Module):
@@ -108,6 +108,7 @@ class FittedSparse(_Columns):
                 f"Expected a model that takes sparse rows, got {type(model).__name__}, a torch module, which takes "
                 "tensors; pass dense rows (.toarray()), or a function of sparse rows that calls the module"
             )
+        return self
 
     def encode(self, inputs: Any, what: str) -> Tensor:  # noqa: ARG002
         """Return the numbers `(n, 1)` of the background's rows."""
