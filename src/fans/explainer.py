@@ -15,7 +15,7 @@ import fans.methods  # noqa: F401 - registers the methods
 from fans.engine.direction import Directions, directions
 from fans.engine.estimate import effective, gather, notes, strict_estimate, warn_if_thin
 from fans.engine.inputs import BATCHES, Part, blocks, check_change, check_seed, parts_of, subsets_of
-from fans.engine.neighbourhood import RADII, Block, Reference, given_radius, resolve_radius
+from fans.engine.neighbourhood import RADII, InputBatch, Reference, given_radius, resolve_radius
 from fans.engine.perturbation import n_ways
 from fans.engine.settings import Settings
 from fans.engine.tolerance import TOLERANCES, class_tolerance, given_tolerance
@@ -447,7 +447,7 @@ class Explainer:
             notes=notes(found.point, chosen.subset, block.pool.units.present, equals_baseline(task, block)),
         )
 
-    def _choose(self, block: Block, scored: Scores) -> Chosen:
+    def _choose(self, block: InputBatch, scored: Scores) -> Chosen:
         """Choose the subset of each input of a block."""
         if self._members == "share":
             return fair_subset(scored)
@@ -584,7 +584,7 @@ def _plain(scores: Tensor) -> Scores:
 class _Ready:
     """A block, the model's outputs on its inputs `(B, C)`, and the rows each input's own samples cost."""
 
-    block: Block
+    block: InputBatch
     outputs: Tensor
     n_own: int
 
@@ -676,7 +676,7 @@ class _Inputs:
         radius = resolve_radius(self.radius, part, distances, pool.units, settings.distance)
         tolerance = self.tolerance[part] if isinstance(self.tolerance, Tensor) else explainer.class_tolerance()[target]
         graded = self.tolerance is None
-        block = Block(pool, distances, target, ids, radius, tolerance, None, explainer.seed, graded)
+        block = InputBatch(pool, distances, target, ids, radius, tolerance, None, explainer.seed, graded)
         return _Ready(block, outputs, 1 + around.n_local)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from fans.engine.equations import Change, Kernel
 from fans.engine.estimate import effective, gather, strict_estimate, warn_if_thin
 from fans.engine.inputs import Part, blocks, check_change, check_seed, parts_of, subsets_of
-from fans.engine.neighbourhood import Block, Reference, given_radius, resolve_radius
+from fans.engine.neighbourhood import InputBatch, Reference, given_radius, resolve_radius
 from fans.engine.settings import LITERAL, Closeness, Estimator, Scale, Search, Settings
 from fans.engine.tolerance import class_tolerance, given_tolerance
 from fans.modalities.base import Distance, FeatureSpace
@@ -153,7 +153,7 @@ def _pns_of_part(
             )
         distances = bound.space.unit_distances(rows[part], pool.samples(), pool.units, settings.distance).double()
         b = resolve_radius(radius, part, distances, pool.units, settings.distance)
-        block = Block(pool, distances, target[part], ids[part], b, c[part], search, seed)
+        block = InputBatch(pool, distances, target[part], ids[part], b, c[part], search, seed)
         one, b, used_here = strict_estimate(bound, block, chosen[part], "pns", settings)
         found.append(one)
         radii.append(b)

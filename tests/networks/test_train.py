@@ -14,7 +14,7 @@ from fans.datasets import Images
 from fans.errors import InputError, Interrupted
 from fans.networks import train
 from fans.networks.base import Network
-from fans.networks.resnet import Block
+from fans.networks.resnet import InputBatch
 from fans.networks.train import RECIPES, Recipe, augment, measure
 
 RECIPE = Recipe("tiny", ((1, 8), (2, 12)), batch=8, smoothing=0.1, shift=2, flip=True, half=True)
@@ -30,7 +30,7 @@ class Tiny(Network):
 
     def __init__(self):
         super().__init__()
-        self.first, self.block, self.fc = nn.Conv2d(3, 8, 3), Block(8, 16, 2), nn.Linear(16, 10)
+        self.first, self.block, self.fc = nn.Conv2d(3, 8, 3), InputBatch(8, 16, 2), nn.Linear(16, 10)
 
     def forward(self, images):
         return self.fc(self.block(self.first(images)).mean((2, 3)))

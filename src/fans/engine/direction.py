@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.perturbation import baselines
 from fans.task import Task
 
@@ -23,7 +23,7 @@ class Directions:
     n_rows: Tensor
 
 
-def directions(task: Task, block: Block, scores: Tensor, subset: Tensor) -> Directions:
+def directions(task: Task, block: InputBatch, scores: Tensor, subset: Tensor) -> Directions:
     """Perturb the leading features of each input alone: the members of its subset, then those of the next ranks.
 
     Not on a fine grid, where one cell alone does next to nothing.

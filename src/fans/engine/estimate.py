@@ -17,7 +17,7 @@ from fans.engine.equations import (
     wilson,
 )
 from fans.engine.moments import Moments, Point, point
-from fans.engine.neighbourhood import Block, subset_distance
+from fans.engine.neighbourhood import InputBatch, subset_distance
 from fans.engine.perturbation import perturbed_changes
 from fans.engine.settings import Search, Settings
 from fans.engine.trials import Trials, run_trials
@@ -184,7 +184,7 @@ def maximise(
 
 
 def strict_estimate(
-    task: Task, block: Block, subset: Tensor, stage: str, settings: Settings
+    task: Task, block: InputBatch, subset: Tensor, stage: str, settings: Settings
 ) -> tuple[Estimate, Tensor, Tensor]:
     """Estimate one subset `(B, F)` per input of a block; return the estimate, the radius and the tolerance used.
 

@@ -155,7 +155,7 @@ def background_sample(task: Task, seed: int, n: int | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Block:
+class InputBatch:
     """Some inputs, ready for trials.
 
     Attributes:
@@ -186,7 +186,7 @@ class Block:
         place = self.distances.sum(2).masked_fill(shared, torch.inf).argmin(1, keepdim=True)
         return self.pool.index.gather(1, place)
 
-    def at(self, some: Tensor) -> "Block":
+    def at(self, some: Tensor) -> "InputBatch":
         """Return the block of some of its inputs `(n,)`."""
         return replace(
             self,
@@ -198,7 +198,7 @@ class Block:
             tolerance=self.tolerance[some],
         )
 
-    def nearest(self, n: int) -> "Block":
+    def nearest(self, n: int) -> "InputBatch":
         """Return the block with the `n` nearest samples of each input."""
         place = self.distances.sum(2).argsort(dim=1, stable=True)[:, :n]
         distances = self.distances.gather(1, place[..., None].expand(-1, -1, self.distances.shape[2]))

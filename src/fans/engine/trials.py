@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fans.engine.neighbourhood import Block, Reference
+from fans.engine.neighbourhood import InputBatch, Reference
 from fans.engine.perturbation import (
     Changes,
     Jobs,
@@ -57,7 +57,7 @@ class Trials:
         return self.on_subset.n_rows + self.on_rest.n_rows
 
 
-def run_trials(task: Task, block: Block, subsets: Tensor, stage: str, settings: Settings) -> Trials:
+def run_trials(task: Task, block: InputBatch, subsets: Tensor, stage: str, settings: Settings) -> Trials:
     """Perturb n subsets `(B, n, F)` of each input, and their complements, on every sample of the input.
 
     One m serves both sides: they read it on disjoint features, so they stay independent. All subsets of an input share
@@ -114,7 +114,7 @@ def _first(k: int, n: int, n_jobs: int) -> Tensor:
     return ((torch.arange(k) < n).double() / n).expand(n_jobs, -1)
 
 
-def equals_baseline(task: Task, block: Block) -> Tensor:
+def equals_baseline(task: Task, block: InputBatch) -> Tensor:
     """Tell which inputs `(B,)` no perturbation can change, as an image of one colour by its own mean."""
     own = block.own[:, 0]
     if isinstance(task.baseline, DrawnRows | Noise):

@@ -1,9 +1,9 @@
 """GNNExplainer and PGExplainer: PyTorch Geometric's, on the part of the graph that a prediction is computed from.
 
-Both mask messages: degrees stay as they were. Theirs take draws from torch's global generator, PGExplainer keeps its
-settings in one dictionary for all instances, either can end in numbers that are none, and what one leaves in a model's
-layers keeps the other from learning; here every instance has its own settings, every node its own seed, a mask that is
-no number counts as 0 with a warning, and the model is as it was.
+Both mask messages: degrees stay as they were. Theirs draw from torch's global generator, PGExplainer keeps its settings
+in one dictionary for all instances, either may return NaN, and what one leaves in a model's layers keeps the other from
+learning. Here every instance has its own settings and every node its own seed, a NaN in a mask counts as 0 with a
+warning, and masks are put into a copy of the model.
 """
 
 import importlib

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.settings import Settings
 from fans.meter import Spent
 from fans.modalities.base import Fixed, OfSample, Units
@@ -43,10 +43,10 @@ class Problem:
     seed: int
     places: Tensor | None = None
     settings: Settings = field(default_factory=Settings)
-    around: Block | None = None
+    around: InputBatch | None = None
 
     @classmethod
-    def of(cls, task: Task, batch: Block, settings: Settings) -> "Problem":
+    def of(cls, task: Task, batch: InputBatch, settings: Settings) -> "Problem":
         """Return the problem of a batch of inputs."""
         own = batch.own[:, 0]
         known = (batch.target, batch.pool.units, batch.ids, batch.seed, batch.pool.of[own])
@@ -56,7 +56,7 @@ class Problem:
         return len(self.x)
 
     @property
-    def batch(self) -> Block:
+    def batch(self) -> InputBatch:
         """The inputs with their neighbourhoods: samples near each, radius and tolerance."""
         assert self.around is not None, "inputs that a method learns from, and pieces, have no neighbourhood"
         return self.around

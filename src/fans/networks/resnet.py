@@ -11,7 +11,7 @@ _CIFAR_MEAN = (0.4914, 0.4822, 0.4465)
 _CIFAR_STD = (0.2470, 0.2435, 0.2616)
 
 
-class Block(nn.Module):
+class InputBatch(nn.Module):
     """Two 3x3 convolutions and a shortcut; every activation is a module of its own."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
@@ -45,7 +45,7 @@ class ResNet18(Network):
         self.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
         self.bn1, self.relu1 = nn.BatchNorm2d(64), nn.ReLU()
         widths = ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2))
-        self.stages = nn.Sequential(*(nn.Sequential(Block(b, a, s), Block(a, a, 1)) for b, a, s in widths))
+        self.stages = nn.Sequential(*(nn.Sequential(InputBatch(b, a, s), InputBatch(a, a, 1)) for b, a, s in widths))
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.fc = nn.Linear(512, n_classes)
 

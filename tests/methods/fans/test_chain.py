@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import fans
 from fans.datasets import load_graph
 from fans.datasets.graphs import Graph
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.perturbation import baselines
 from fans.methods.fans import chain as _chain
 from fans.methods.fans.chain import Step, changed, climb_chain, select
@@ -81,7 +81,7 @@ def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
     return fans.Explainer(model, background, **usual | settings)
 
 
-def ready(asked: fans.Explainer, x: Any, target: Any = None) -> Block:
+def ready(asked: fans.Explainer, x: Any, target: Any = None) -> InputBatch:
     """The block of inputs as the solver sees it."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
@@ -423,7 +423,7 @@ def test_scores_share_out_the_largest_move(kind, monkeypatch):
     thetas, rounds, moves = [], [], []
     plain, ascend = _chain.fitting, Step.ascend
 
-    def kept(task: Any, block: Block, theta: Tensor) -> Any:
+    def kept(task: Any, block: InputBatch, theta: Tensor) -> Any:
         thetas.append(theta)
         rounds.append(plain(task, block, theta)[0])
         return plain(task, block, theta)

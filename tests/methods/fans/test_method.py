@@ -10,7 +10,7 @@ import torch
 import fans
 from fans.engine import perturbation
 from fans.engine.direction import MOST_FEATURES, directions
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.methods.base import Scores
 from fans.methods.fans.game import Observed, _changed, _samples, fit
 from fans.methods.fans.subset import Selection, _between, _size, coarse_sizes, inward, n_fine, n_sizes, smallest_subset
@@ -244,12 +244,12 @@ def test_standard_errors_of_scores_equal_their_spread_over_backgrounds():
 def test_the_averaged_tolerance_is_the_mean_over_all_tolerances():
     """Where the user gave no tolerance, a change counts by the share of tolerances it exceeds."""
     change = torch.tensor([[0.0, 0.001, 0.3, 0.1, 0.2, 0.2]], dtype=torch.float64)
-    block = Block(None, None, None, [0], None, torch.zeros(1), None, 0, graded=True)  # type: ignore[arg-type]
+    block = InputBatch(None, None, None, [0], None, torch.zeros(1), None, 0, graded=True)  # type: ignore[arg-type]
     tolerances = [c - 1e-9 for c in (0.3, 0.1, 0.2, 0.2)]  # the others are less than a fiftieth of the largest
     expected = [np.mean([c > t for t in tolerances]) for c in change[0].tolist()]
     assert expected[:2] == [0, 0]
     assert _changed(change, block)[0].tolist() == pytest.approx(expected)
-    given = Block(None, None, None, [0], None, torch.tensor([0.15]), None, 0)  # type: ignore[arg-type]
+    given = InputBatch(None, None, None, [0], None, torch.tensor([0.15]), None, 0)  # type: ignore[arg-type]
     assert _changed(change, given)[0].tolist() == [0, 0, 1, 0, 1, 1]
 
 

@@ -14,7 +14,7 @@ import fans
 from fans.engine import draws
 from fans.engine.estimate import closeness, moments
 from fans.engine.moments import Moments, point
-from fans.engine.neighbourhood import Block, draw_features
+from fans.engine.neighbourhood import InputBatch, draw_features
 from fans.engine.trials import run_trials
 from fans.methods.fans import relaxed as _relaxed
 from fans.methods.fans import released as _released
@@ -85,7 +85,7 @@ def explainer(model: Any, background: Any, **settings: Any) -> fans.Explainer:
     return fans.Explainer(model, background, **{"solver": "relaxed"} | climb | AROUND | settings)
 
 
-def ready(asked: fans.Explainer, x: Any) -> Block:
+def ready(asked: fans.Explainer, x: Any) -> InputBatch:
     """The block of inputs as the solver sees it."""
     rows = asked.task.space.encode(x, "x")
     with asked.task.predict.session():
@@ -97,7 +97,7 @@ def history_of(found: fans.Explanation) -> Any:
     return found.history
 
 
-def case(unit: str, **settings: Any) -> tuple[fans.Explainer, Block]:
+def case(unit: str, **settings: Any) -> tuple[fans.Explainer, InputBatch]:
     """A module on a table or on small images, and two inputs."""
     shape = {"table": (5,), "pixel": (1, 4, 4)}.get(unit, (2, 4, 4))
     asked = explainer(smooth(*shape), random(20, *shape), space=UNITS.get(unit), **settings)
@@ -110,7 +110,7 @@ def case(unit: str, **settings: Any) -> tuple[fans.Explainer, Block]:
 class ByHand:
     """The relaxed objective of the first input in loops, from the definitions."""
 
-    def __init__(self, asked: fans.Explainer, block: Block, climb: Relaxation, s: Tensor) -> None:
+    def __init__(self, asked: fans.Explainer, block: InputBatch, climb: Relaxation, s: Tensor) -> None:
         assert isinstance(asked.task.baseline, Fixed)
         self.asked, self.block, self.climb = asked, block, climb
         self.missing, self.samples = asked.task.baseline.row, block.pool.samples()[0]
@@ -188,7 +188,11 @@ def test_the_objective_by_hand(g, scale, unit, distance):
 # --- The gradient ----------------------------------------------------------------------------------------------------
 
 
-def slope_by_difference(asked: fans.Explainer, block: Block, settings: Any, climb: Relaxation, s: Tensor) -> Tensor:
+def slope_by_difference(
+    asked: fans.Explainer, block: InputBatch, settings: Any, climb: Relaxation, s: Tensor
+) -> Tensor:
+    asked: fans.Explainer, block: InputBatch, settings: Any, climb: Relaxation, s: Tensor
+) -> Tensor:
     """Central differences of the objective, all features of all inputs in one call."""
     n, n_features = s.shape
     step = 1e-6 * torch.eye(n_features, dtype=s.dtype)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from fans.engine import draws
 from fans.engine.equations import measure_change
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.perturbation import baselines
 from fans.errors import InputError, check_whole
 from fans.methods.base import Scores, Without
@@ -112,7 +112,7 @@ class Chain(Solver):
         return climb_chain(problem.task, problem.batch, self.n_steps, self.n_rows, self.without)
 
 
-def climb_chain(task: Task, block: Block, n_steps: int, n_rows: int, without: Without) -> Scores:
+def climb_chain(task: Task, block: InputBatch, n_steps: int, n_rows: int, without: Without) -> Scores:
     """Find the chain of each input of a block by `n_steps` steps of `n_rows` model rows.
 
     A score is a feature's share of the most that any perturbation moved the explained output: positive scores add up to
@@ -186,7 +186,7 @@ class Climb:
     """
 
     task: Task
-    block: Block
+    block: InputBatch
     n_steps: int
     n_rows: int
     without: Without
@@ -264,7 +264,7 @@ def lifted(theta: Tensor) -> Tensor:
     return torch.where(theta != 0, theta - low + 1e-3 * span, 0.0)
 
 
-def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, int]:
+def fitting(task: Task, block: InputBatch, theta: Tensor) -> tuple[Tensor, Tensor, int]:
     """Return r of the membership `(B,)` that fits each chain `(B, F)`, whether it is of the lifted one, and rows spent.
 
     A membership is a subset with soft edges: it must change the prediction where it is perturbed by so much, and hold
@@ -282,7 +282,7 @@ def fitting(task: Task, block: Block, theta: Tensor) -> tuple[Tensor, Tensor, in
     return r, from_lowest, 2 * shares.shape[1] * _n_drawn(task)
 
 
-def tried(task: Task, block: Block, share: Tensor, stage: str) -> tuple[Tensor, Tensor]:
+def tried(task: Task, block: InputBatch, share: Tensor, stage: str) -> tuple[Tensor, Tensor]:
     """Perturb so much `(B, T, F)` of each feature of the inputs themselves, and then the rest.
 
     Returns how much the prediction changes, and how often the class does, both `(B, T, 2)`.
@@ -330,7 +330,7 @@ def sparsest(value: Tensor, joint: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def perturbed(
-    task: Task, block: Block, owner: Tensor, origin: Tensor, share: Tensor, stage: str, place: Tensor
+    task: Task, block: InputBatch, owner: Tensor, origin: Tensor, share: Tensor, stage: str, place: Tensor
 ) -> Tensor:
     """Return rows `(m, E)`: pool samples `origin` `(m,)` with such a share `(m, F)` of their features missing.
 
@@ -361,7 +361,7 @@ def from_neutral(theta: Tensor, pull: Tensor) -> Tensor:
     return torch.where(read, theta - (above + below) / 2, 0.0)
 
 
-def _resampled(block: Block, some: Tensor, stage: str, n_rows: int) -> Tensor:
+def _resampled(block: InputBatch, some: Tensor, stage: str, n_rows: int) -> Tensor:
     """Return how often each row counts, `(n, 1 + REPLICATES, n_rows)`: once, then as rows drawn with replacement."""
     keys = block.keys(stage)[some]
     drawn = draws.integers(keys[:, None], torch.arange(REPLICATES * n_rows), n_rows).view(-1, REPLICATES, n_rows)
@@ -384,7 +384,7 @@ class Step:
     """
 
     task: Task
-    block: Block
+    block: InputBatch
     some: Tensor
     theta: Tensor
     number: int

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fans.engine import draws
 from fans.engine.equations import KERNELS
-from fans.engine.neighbourhood import Block, draw_features, subset_distance
+from fans.engine.neighbourhood import InputBatch, draw_features, subset_distance
 from fans.engine.perturbation import Jobs, run
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose, warn
@@ -81,7 +81,7 @@ class Game(Solver):
 
 
 def play(
-    task: Task, block: Block, settings: Settings, n_pairs: int, ridge: float, draw: Drawn, without: Without
+    task: Task, block: InputBatch, settings: Settings, n_pairs: int, ridge: float, draw: Drawn, without: Without
 ) -> Scores:
     """Score every feature by its Banzhaf value in the game of PNS.
 
@@ -106,7 +106,7 @@ def play(
     return Scores(settings.phi * scores, settings.phi * se, n_rows.view(2, -1).sum(0))
 
 
-def _bits(task: Task, block: Block, blocks: Blocks | None, what: str, p: float, n_pairs: int) -> Tensor:
+def _bits(task: Task, block: InputBatch, blocks: Blocks | None, what: str, p: float, n_pairs: int) -> Tensor:
     """Return `(B, M, F)` Bernoulli draws, one for each feature or for each block of them."""
     n_inputs = len(block.target)
     keys, place = block.keys(f"game/{what}").repeat_interleave(n_pairs), torch.arange(n_pairs).repeat(n_inputs)
@@ -152,7 +152,7 @@ def _contrast(by_subset: Tensor, by_rest: Tensor, share: Tensor, without: Withou
     return kept * by_subset * (1 - by_rest) - (1 - kept) * by_rest * (1 - by_subset)
 
 
-def _samples(block: Block, subset: Tensor, settings: Settings, without: Without) -> tuple[Tensor, Tensor, Tensor]:
+def _samples(block: InputBatch, subset: Tensor, settings: Settings, without: Without) -> tuple[Tensor, Tensor, Tensor]:
     """Draw one sample a pair in proportion to its closeness on the subset `(B, M, F)` or outside it.
 
     One input at a time, in single precision, so that the closeness of all its pairs and samples stays in the cache.
@@ -182,7 +182,7 @@ def _samples(block: Block, subset: Tensor, settings: Settings, without: Without)
     return torch.stack(places), torch.stack(means), torch.stack(shares)
 
 
-def _closeness(block: Block, settings: Settings) -> Tensor:
+def _closeness(block: InputBatch, settings: Settings) -> Tensor:
     """Return `k_b` of the distance on all features of every sample of each input, `(B, S)`."""
     units = block.pool.units
     everything = units.present.expand(len(block.distances), -1)
@@ -195,7 +195,7 @@ def _lookup(hits: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     return lambda job, place: hits[job, place]
 
 
-def _pair_closeness(block: Block, i: int, subset: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+def _pair_closeness(block: InputBatch, i: int, subset: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
     """Return `k_b(D_s)` and `k_b(D_not-s)` of every sample for every subset of one input, `(M, S)` each."""
     kernel, units = KERNELS[settings.kernel], block.pool.units
     sizes = units.size if units.shared else units.size[i : i + 1]
@@ -207,7 +207,7 @@ def _pair_closeness(block: Block, i: int, subset: Tensor, settings: Settings) ->
     return on_subset, on_rest
 
 
-def _changed(change: Tensor, block: Block) -> Tensor:
+def _changed(change: Tensor, block: InputBatch) -> Tensor:
     """Say how much each change `(B, N)` counts as one.
 
     0 or 1 by a tolerance that the user gave; else its mean over all tolerances just below each change that is worth

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from fans.engine import draws
 from fans.engine.equations import KERNELS, event_probability, measure_change
 from fans.engine.moments import Moments
-from fans.engine.neighbourhood import Block, draw_features
+from fans.engine.neighbourhood import InputBatch, draw_features
 from fans.engine.perturbation import baselines
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose, is_number
@@ -80,7 +80,7 @@ class Relaxation(Solver):
         return climb(problem.task, problem.batch, problem.settings, self)
 
 
-def climb(task: Task, block: Block, settings: Settings, how: Relaxation) -> Scores:
+def climb(task: Task, block: InputBatch, settings: Settings, how: Relaxation) -> Scores:
     """Maximise the relaxed PNS of each input by Adam; the scores are how far the subset moved from its start."""
     s, n_rows = _start(task, block, how)
     first, second = torch.zeros_like(s), torch.zeros_like(s)
@@ -98,12 +98,12 @@ def climb(task: Task, block: Block, settings: Settings, how: Relaxation) -> Scor
     return Scores(scores, None, n_rows + how.n_steps * each, history)
 
 
-def rows_per_step(block: Block, settings: Settings) -> int:
+def rows_per_step(block: InputBatch, settings: Settings) -> int:
     """Return the model rows of one input in one step."""
     return 2 * (block.pool.index.shape[1] * settings.n_factual + settings.n_resample * settings.n_perturb)
 
 
-def _start(task: Task, block: Block, how: Relaxation) -> tuple[Tensor, Tensor]:
+def _start(task: Task, block: InputBatch, how: Relaxation) -> tuple[Tensor, Tensor]:
     """Return the relaxed subset to start from `(B, F)`, and the model rows it cost."""
     shape = (len(block.target), task.space.n_features)
     if how.init == "ig":
@@ -113,7 +113,7 @@ def _start(task: Task, block: Block, how: Relaxation) -> tuple[Tensor, Tensor]:
     return start, torch.zeros(shape[0], dtype=torch.int64)
 
 
-def integrated_gradients(task: Task, block: Block, n_steps: int = 32) -> tuple[Tensor, Tensor]:
+def integrated_gradients(task: Task, block: InputBatch, n_steps: int = 32) -> tuple[Tensor, Tensor]:
     """Return Integrated Gradients of the explained logit from zero, summed over units `(B, F)`, and rows spent."""
     own = block.own[:, 0]
     x, of = block.pool.pool[own], block.pool.of[own]
@@ -147,7 +147,7 @@ class Step:
     """
 
     task: Task
-    block: Block
+    block: InputBatch
     settings: Settings
     how: Relaxation
     some: Tensor

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fans.engine import draws
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.settings import Settings
 from fans.errors import InputError
 from fans.methods.base import Scores
@@ -52,7 +52,7 @@ class Released(Solver):
         return refine_integrated_gradients(problem.task, problem.batch)
 
 
-def refine_integrated_gradients(task: Task, block: Block) -> Scores:
+def refine_integrated_gradients(task: Task, block: InputBatch) -> Scores:
     """Return the mask of each input `(B, F)` after the released code's fifty steps."""
     mask, n_rows = integrated_gradients(task, block)
     x = block.pool.pool[block.own[:, 0]]  # (B, E)
@@ -75,7 +75,7 @@ def refine_integrated_gradients(task: Task, block: Block) -> Scores:
     return Scores(mask.double(), None, n_rows + 1 + N_STEPS * ROWS_A_STEP, history)
 
 
-def _with_pepper(block: Block, x: Tensor) -> Tensor:
+def _with_pepper(block: InputBatch, x: Tensor) -> Tensor:
     """Return each input and nine identical copies of it in which a tenth of the elements are emptied."""
     keys = block.keys("released/pepper")
     kept = draws.uniform(keys[:, None], torch.arange(x.shape[1])) >= PEPPER
@@ -83,7 +83,9 @@ def _with_pepper(block: Block, x: Tensor) -> Tensor:
     return torch.cat([x[:, None], noisy[:, None].expand(-1, N_COPIES, -1)], 1)
 
 
-def _loss(task: Task, block: Block, part: slice, mask: Tensor, samples: Tensor, before: Tensor, step: int) -> Tensor:
+def _loss(
+    task: Task, block: InputBatch, part: slice, mask: Tensor, samples: Tensor, before: Tensor, step: int
+) -> Tensor:
     """Return the loss `(n,)`: what is called necessity (fifteen noisy masks) plus what is called sufficiency (one)."""
     n, n_samples, n_elements = samples.shape
     n_features = mask.shape[1]

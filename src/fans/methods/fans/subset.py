@@ -10,7 +10,7 @@ from torch import Tensor
 from fans.engine import draws
 from fans.engine.estimate import closeness, moments
 from fans.engine.moments import pns_terms
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.perturbation import n_ways
 from fans.engine.settings import Settings
 from fans.engine.trials import run_trials
@@ -79,7 +79,7 @@ def n_sizes(n_features: int) -> int:
     return len(coarse_sizes(n_features)) + n_fine(n_features)
 
 
-def smallest_subset(task: Task, block: Block, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
+def smallest_subset(task: Task, block: InputBatch, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
     """Return the smallest subset along the order of the scores that does it: nearly as much PNS as any size has.
 
     Sizes of a coarse grid tell between which two the answer lies, then some between these are tried. All sizes of an
@@ -218,7 +218,7 @@ NEARLY_ALL = 0.9
 """Of the scores: where those with a fair share have less, many features matter a little each."""
 
 
-def clear_subset(task: Task, block: Block, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
+def clear_subset(task: Task, block: InputBatch, scored: Scores, settings: Settings, selection: Selection) -> Chosen:
     """Return the features with a fair share of the scores where these have nearly all, else the smallest subset.
 
     Many features that matter a little each are better told apart by PNS, along a sharper order.
@@ -271,7 +271,7 @@ def _size(value: Tensor, tried: Tensor, most: Tensor, n_for: Tensor, enough: flo
     return torch.where(best[:, 0] > NOTHING, size, 0)
 
 
-def _counts(block: Block, n_samples: int) -> Tensor:
+def _counts(block: InputBatch, n_samples: int) -> Tensor:
     """Return how often each sample counts in each resampling, `(B, N_REPLICATES, S)`: drawn with replacement."""
     keys = block.keys("sweep/resampled")
     drawn = draws.integers(keys[:, None], torch.arange(N_REPLICATES * n_samples), n_samples)
@@ -280,7 +280,9 @@ def _counts(block: Block, n_samples: int) -> Tensor:
     return counts.scatter_add_(2, drawn, torch.ones((), dtype=torch.float64).expand(drawn.shape))
 
 
-def _economical(task: Task, block: Block, n_tried: int, settings: Settings, n_rows: int) -> tuple[Block, Settings]:
+def _economical(
+    task: Task, block: InputBatch, n_tried: int, settings: Settings, n_rows: int
+) -> tuple[InputBatch, Settings]:
     """Return the samples and settings to try sizes with: as many draws as the rows allow, else the nearest samples."""
     quick = replace(settings, estimator="weighted")
     n_samples, each = block.pool.index.shape[1], 2 * n_tried * max(1, n_ways(task, quick))

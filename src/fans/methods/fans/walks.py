@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fans.engine import draws
 from fans.engine.equations import Change, measure_change
-from fans.engine.neighbourhood import Block
+from fans.engine.neighbourhood import InputBatch
 from fans.engine.perturbation import baselines
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, is_number
@@ -123,7 +123,7 @@ class Walks(Solver):
         return walk(problem.task, problem.batch, problem.settings.change, most_rows, self.reach)
 
 
-def walk(task: Task, block: Block, change: Change, most_rows: int, reach: float) -> Scores:
+def walk(task: Task, block: InputBatch, change: Change, most_rows: int, reach: float) -> Scores:
     """Score every feature of each input by walks of about `most_rows` model rows in all.
 
     Args:
@@ -283,7 +283,7 @@ class Walker:
     """
 
     task: Task
-    block: Block
+    block: InputBatch
     route: Route
     change: Change
     own: Tensor
@@ -354,7 +354,7 @@ class Walker:
         return missing.expand(len(owner), -1), None
 
 
-def _resampled(block: Block, walked: Tensor, n_walks: int) -> Tensor:
+def _resampled(block: InputBatch, walked: Tensor, n_walks: int) -> Tensor:
     """Return how often each walk counts, `(B, N_REPLICATES, W)`: drawn with replacement among those taken."""
     keys = block.keys("walk/resampled")[:, None]
     place = torch.arange(N_REPLICATES * n_walks)

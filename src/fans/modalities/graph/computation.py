@@ -82,7 +82,7 @@ class Graph:
             out[name] = value
         return out
 
-    def told(self, weight: str, others: Sequence[str]) -> "Graph":
+    def with_arguments(self, weight: str, others: Sequence[str]) -> "Graph":
         """Return the graph with the weights called `weight`, if any, and what else is called so of the edges."""
         own = self.attributes[weight].flatten().float() if weight else torch.ones(self.edge_index.shape[1])
         return replace(self, weight=own, attributes={name: self.attributes[name] for name in others})
@@ -102,14 +102,14 @@ def _count_bad(x: Tensor) -> int:
 
 @dataclass(frozen=True)
 class EdgeArguments:
-    """What a model is told of edges, besides which they are.
+    """How a model takes what is known of edges, besides their ends.
 
     Attributes:
-        gate: the argument by which an edge can be weighed, "" where there is none.
-        weight: what of the graphs the weights are, "" where all are 1.
-        column: whether the argument takes weights as a column.
-        always: whether it must be told them where nothing is weighed as well.
-        others: what else of the graphs it is told, each by the argument of its name.
+        gate: the argument that takes one weight an edge, "" if there is none.
+        weight: the attribute of the graphs that holds the weights, "" if all are 1.
+        column: whether the argument takes weights as a column `(m, 1)`.
+        always: whether it must be passed even where no edge is perturbed by weight.
+        others: further attributes of the graphs that are passed, each by the argument of its name.
     """
 
     gate: str = ""
@@ -120,9 +120,9 @@ class EdgeArguments:
 
     @classmethod
     def of(cls, graph: Graph, names: Sequence[str], required: Sequence[str]) -> "EdgeArguments":
-        """Bring together what a graph says of its edges and the arguments of a model.
+        """Match the edge attributes of a graph with the arguments of a model, some of them `required`.
 
-        Each goes to the argument of its name; one number an edge also to the other one, where there is none.
+        Each attribute goes to the argument of its name; one number an edge may also go to the other argument.
         """
         single = [name for name, value in graph.attributes.items() if value.shape[1:].numel() == 1]
         gate = next((name for name in names if name not in graph.attributes or name in single), "")
@@ -137,11 +137,11 @@ class EdgeArguments:
         )
 
     def read(self, graph: Graph) -> Graph:
-        """Return a graph with what the model is told of it."""
+        """Return a graph with the attributes that the model takes."""
         lacking = [name for name in (self.weight, *self.others) if name and name not in graph.attributes]
         if lacking:
             raise InputError(f"Expected graphs that all have `{lacking[0]}`, as the first has, got one without")
-        return graph.told(self.weight, self.others)
+        return graph.with_arguments(self.weight, self.others)
 
 
 def graphs_in(given: Any) -> tuple[list[Any], bool]:
@@ -165,7 +165,7 @@ def is_dataset(given: Any) -> bool:
 
 @dataclass(frozen=True)
 class ComputationGraph:
-    """What one prediction is computed from.
+    """The part of a graph that one prediction is computed from.
 
     Attributes:
         graph: it is cut out of.
