@@ -191,8 +191,6 @@ def test_the_objective_by_hand(g, scale, unit, distance):
 def slope_by_difference(
     asked: fans.Explainer, block: InputBatch, settings: Any, climb: Relaxation, s: Tensor
 ) -> Tensor:
-    asked: fans.Explainer, block: InputBatch, settings: Any, climb: Relaxation, s: Tensor
-) -> Tensor:
     """Central differences of the objective, all features of all inputs in one call."""
     n, n_features = s.shape
     step = 1e-6 * torch.eye(n_features, dtype=s.dtype)
