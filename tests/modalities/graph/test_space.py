@@ -694,3 +694,17 @@ def test_an_explanation_saved_with_a_feature_that_is_nobodys_still_loads(tmp_pat
     assert np.array_equal(again.present[:, :n], found.present)
     assert not again.present[:, n].any()
     assert [again.chosen_names(i) for i in range(len(nodes))] == [found.chosen_names(i) for i in range(len(nodes))]
+
+
+def test_pairs_of_nodes_in_a_graph_of_as_many_edges_as_rows_have_room_for():
+    """A mask of sixteen is one of the graph's edges; pairs are what they are."""
+    pairs = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 0), (1, 3), (1, 4)]
+    graph = Data(x=torch.randn(5, 5, generator=torch.Generator().manual_seed(3)), edge_index=undirected(pairs))
+    explainer = fans.Explainer(Net(GCNConv).eval(), graph, n_local=9)
+    ((task, rows, _),) = explainer.task.split(0)
+    assert task.space.n_features == graph.edge_index.shape[1] == 16
+    units = task.space.units(rows)
+    chosen = task.space.feature_subset([(3, 2), (1, 4)], units, 1)[0]
+    ends, of_element = joined(task.space, rows)[0].tolist(), units.of_element[0].tolist()
+    found = {frozenset(edge) for edge, f in zip(ends, of_element, strict=True) if chosen[f]}
+    assert found == {frozenset((2, 3)), frozenset((1, 4))}

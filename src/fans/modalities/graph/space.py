@@ -563,21 +563,22 @@ class FittedEdges(_FittedGraph):
     def feature_subset(self, subset: Any, units: Units, batch: int) -> Tensor:
         """Return `subset` as a bool tensor `(batch, F)`: given so, by edge of the graph, or as pairs of nodes."""
         pairs = _pairs(subset)
-        if pairs is not None:
-            subset = torch.zeros(batch, self.n_features, dtype=torch.bool)
-            for i, piece in enumerate(self.batch.graphs):
-                joined = {
-                    tuple(edge): f
-                    for edge, f in zip(piece.nodes[piece.edges].T.tolist(), piece.feature.tolist(), strict=True)
-                }
-                for u, v in pairs:
-                    if (u, v) not in joined and not (self.tied and (v, u) in joined):
-                        raise InputError(
-                            f"Expected edges that the prediction of input {i} is computed from, got {u} - {v}, "
-                            "which is none"
-                        )
-                    subset[i, joined.get((u, v), joined.get((v, u), 0))] = True
-        return super().feature_subset(subset, units, batch)
+        if pairs is None:
+            return super().feature_subset(subset, units, batch)
+        return torch.stack([self._features_between(pairs, i) for i in range(batch)])
+
+    def _features_between(self, pairs: list[tuple[int, int]], i: int) -> Tensor:
+        """Return which features `(F,)` of an input join these pairs of nodes."""
+        piece, chosen = self.batch.graphs[i], torch.zeros(self.n_features, dtype=torch.bool)
+        ends = map(tuple, piece.nodes[piece.edges].T.tolist())
+        joined = dict(zip(ends, piece.feature.tolist(), strict=True))
+        for u, v in pairs:
+            if (u, v) not in joined and not (self.tied and (v, u) in joined):
+                raise InputError(
+                    f"Expected edges that the prediction of input {i} is computed from, got {u} - {v}, which is none"
+                )
+            chosen[joined.get((u, v), joined.get((v, u), 0))] = True
+        return chosen
 
     def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
         """Read a mask of the graph's edges; and one of more features than these inputs have, of larger ones beside."""
