@@ -63,15 +63,15 @@ def integers(keys: Tensor, position: Tensor, n: int | Tensor) -> Tensor:
     return (uniform(keys, position) * n).long()
 
 
-def noise(keys: Tensor, position: Tensor, n_elements: int, low: float, high: float) -> Tensor:
+def noise(keys: Tensor, position: Tensor, n_elements: int, low: float | Tensor, high: float | Tensor) -> Tensor:
     """Return float32 draws from `low` to `high`, on 65,536 levels, four to a word.
 
     Args:
         keys: `(n,)` the stream of each row.
         position: `(n,)` the row's own place in its stream.
         n_elements: E.
-        low: of the range.
-        high: of the range.
+        low: of the range, one for all or `(E,)`.
+        high: of the range, likewise.
 
     Returns:
         `(n, E)`.

@@ -154,12 +154,12 @@ class Problem:
 
 
 def replacement(task: Task, x: Tensor) -> Tensor:
-    """Return one replacement for each input `(n, E)`: a drawn baseline has none, so the background's mean serves."""
+    """Return one replacement for each input `(n, E)`: a drawn baseline has none, so the space's mean serves."""
     baseline = task.baseline
+    if not isinstance(baseline, Fixed | OfSample):
+        baseline = task.space.baseline("mean", task.background)
     if isinstance(baseline, OfSample):
         return baseline.function(x)
-    if not isinstance(baseline, Fixed):
-        baseline = task.space.baseline("mean", task.background)
     assert isinstance(baseline, Fixed)
     return baseline.row.to(x.dtype).expand_as(x)
 

@@ -169,12 +169,12 @@ class DrawnRows(Baseline):
 
 @dataclass(frozen=True)
 class Noise(Baseline):
-    """Uniform noise from `low` to `high`, a value of its own for every element."""
+    """Uniform noise, a value of its own for every element: from `low` to `high`, of all or of each one `(E,)`."""
 
     drawn: ClassVar[bool] = True
 
-    low: float
-    high: float
+    low: float | Tensor
+    high: float | Tensor
 
 
 @dataclass(frozen=True)
