@@ -125,6 +125,16 @@ class Times:
         ]
 
 
+def are_times(labels: Any) -> bool:
+    """Tell whether the columns of a frame say when steps are: rising numbers or moments, but those that just count."""
+    try:
+        values, kind = _read(labels)
+    except InputError:
+        return False
+    rises = bool(np.isfinite(values).all() and (np.diff(values) > 0).all())
+    return rises and not (kind == "number" and np.array_equal(values, np.arange(len(values))))
+
+
 def _read(given: Any) -> tuple[Array, str]:
     """Return times as numbers, and their kind."""
     array = np.asarray(given)
