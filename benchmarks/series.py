@@ -12,7 +12,6 @@ Every method explains the same series, and the rivals are told how many windows 
 """
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -35,13 +34,6 @@ SEED, METHOD_SEED, BOOTSTRAP_SEED = 2026, 2028, 2029
 N_TRAIN, N_BACKGROUND, N_BOOTSTRAP = 6000, 200, 2000
 N_STEPS, N_CHANNELS, WINDOW = 120, 3, 5
 N_WINDOWS = N_STEPS // WINDOW
-RIVALS: Mapping[str, dict[str, Any]] = {
-    "lime": {},
-    "kernel_shap": {},
-    "feature_ablation": {},
-    "integrated_gradients": {},
-    "random": {},
-}
 LABELS = {
     "lime": "LIME",
     "kernel_shap": "KernelSHAP",
@@ -51,6 +43,12 @@ LABELS = {
 }
 SAMPLED = ("lime", "kernel_shap")
 """Rivals that take as many model rows as they get: those that FANS took."""
+UNDONE: Mapping[str, dict[str, Any]] = {
+    **{f"baseline {name}": {"baseline": name} for name in ("blur", "linear", "background", "zero", "noise")},
+    "walks": {"solver": "walks"},
+    "the game": {"solver": "game"},
+}
+"""Our own choices undone, one at a time."""
 
 
 # --- Data and models -------------------------------------------------------------------------------------------------
@@ -81,7 +79,7 @@ def noise(rng: np.random.Generator, n: int, n_channels: int, drift: float) -> Fl
 
 
 BUMP: Floats = 4.0 * np.sin(np.pi * (np.arange(WINDOW) + 0.5) / WINDOW)
-BURST: Floats = 2.5 * (-1.0) ** np.arange(WINDOW)
+BURST: Floats = 2.5 * np.cos(np.pi * np.arange(WINDOW))
 
 
 def plant(drawn: Drawn, at: Bools, channel: int, place: Ints, shape: Floats) -> None:
@@ -202,14 +200,17 @@ class Problem:
 def make_problem(name: str, n_inputs: int, seed: int) -> Problem:
     draw, kind, n_deciding = WORLDS[name]
     train, test = draw(N_TRAIN, seed), draw(20 * n_inputs, seed + 1)
+    model: Any
+    background: Any = train.series[:N_BACKGROUND]
+    series: Any = test.series
     if kind == "network":
-        model: Any = trained_network(train, seed)
-        background, series = (torch.from_numpy(a).float() for a in (train.series[:N_BACKGROUND], test.series))
+        model = trained_network(train, seed)
+        background, series = torch.from_numpy(background).float(), torch.from_numpy(series).float()
         with torch.no_grad():
             said = model(series).argmax(1).numpy()
     else:
-        background, series = train.series[:N_BACKGROUND, 0], test.series[:, 0]
-        model = MLPClassifier((64,), alpha=0.1, max_iter=40, early_stopping=True, random_state=seed)
+        background, series = background[:, 0], series[:, 0]
+        model = MLPClassifier((64,), alpha=0.1, max_iter=200, early_stopping=True, random_state=seed)
         model.fit(train.series[:, 0], train.labels)
         said = model.predict(series)
     right = (said == 1) & (test.labels == 1) & (test.planted.sum(1) == n_deciding)
@@ -228,10 +229,10 @@ def agreement(named: Bools, truth: Bools) -> dict[str, Floats]:
     return {"f1": 2 * right / (n_named + n_true), "precision": precision, "recall": recall}
 
 
-def highest(scores: Floats, truth: Bools) -> Bools:
-    """Name as many windows as there are, those with the highest scores."""
+def highest(scores: Floats, sizes: Ints) -> Bools:
+    """Name so many windows of each series, those with the highest scores."""
     place = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
-    return np.asarray(place < truth.sum(1, keepdims=True))
+    return np.asarray(place < sizes[:, None])
 
 
 def interval(values: Floats) -> list[float]:
@@ -251,26 +252,28 @@ def explained(problem: Problem, **settings: Any) -> tuple[fans.Explanation, floa
     return found, time.perf_counter() - started
 
 
-def told(problem: Problem, scores: Floats) -> dict[str, Floats]:
-    """Judge a ranking that is told the number of windows: the better of signed and absolute scores."""
-    both = [agreement(highest(ranked, problem.truth), problem.truth) for ranked in (scores, np.abs(scores))]
-    return max(both, key=lambda found: float(found["f1"].mean()))
+def ranked(problem: Problem, scores: Floats, sizes: Ints) -> dict[str, list[float]]:
+    """Judge the highest so many of each series: by signed or by absolute scores, whichever is better."""
+    both = [agreement(highest(values, sizes), problem.truth) for values in (scores, np.abs(scores))]
+    best = max(both, key=lambda found: float(found["f1"].mean()))
+    return {name: interval(values) for name, values in best.items()}
 
 
 def measure(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what FANS and its rivals find."""
     found, seconds = explained(problem)
-    n_rows = int(found.n_evaluations.mean())
-    own = agreement(found.subset, problem.truth)
-    about = {"size": float(found.subset.sum(1).mean()), "rows": n_rows, "seconds": seconds / len(found)}
-    yield "FANS, its subset", {k: interval(v) for k, v in own.items()} | about
-    yield "FANS, told the number", {k: interval(v) for k, v in told(problem, found.scores).items()}
-    for name, settings in RIVALS.items():
+    n_rows, sizes, truth = int(found.n_evaluations.mean()), found.subset.sum(1), problem.truth.sum(1)
+    own = {name: interval(values) for name, values in agreement(found.subset, problem.truth).items()}
+    about = {"size": float(sizes.mean()), "rows": n_rows, "seconds": seconds / len(found)}
+    yield "FANS, its subset", own | about
+    yield "FANS, told the number", ranked(problem, found.scores, truth)
+    for name, label in LABELS.items():
         if name == "integrated_gradients" and not isinstance(problem.model, nn.Module):
             continue
-        more = {"n_samples": n_rows} if name in SAMPLED else {}
-        scores = rival_scores(problem, name, settings | more)
-        yield f"{LABELS[name]}, told the number", {k: interval(v) for k, v in told(problem, scores).items()}
+        scores = rival_scores(problem, name, {"n_samples": n_rows} if name in SAMPLED else {})
+        yield f"{label}, told the number", ranked(problem, scores, truth)
+        if name != "random":
+            yield f"{label}, at FANS's own size", ranked(problem, scores, sizes)
 
 
 def rival_scores(problem: Problem, name: str, settings: Mapping[str, Any]) -> Floats:
@@ -280,3 +283,53 @@ def rival_scores(problem: Problem, name: str, settings: Mapping[str, Any]) -> Fl
             problem.model, problem.background, space=problem.space, seed=METHOD_SEED, method=name, **settings
         )
         return np.asarray(explainer.scores(problem.inputs, target=1))
+
+
+def undo(problem: Problem) -> dict[str, dict[str, Any]]:
+    """Return what FANS finds with other choices."""
+    out = {}
+    for name, settings in UNDONE.items():
+        found, _ = explained(problem, **settings)
+        size = float(found.subset.sum(1).mean())
+        out[name] = {k: interval(v) for k, v in agreement(found.subset, problem.truth).items()} | {"size": size}
+    return out
+
+
+def text(found: Mapping[str, Any], name: str) -> str:
+    value, low, high = found[name]
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    for name, found in figures.items():
+        rows = [[who, *(text(what, k) for k in ("f1", "precision", "recall"))] for who, what in found["found"].items()]
+        own = found["found"]["FANS, its subset"]
+        about = f"{own['size']:.1f} windows named, {own['rows']:,} model rows, {own['seconds']:.3f} s a series"
+        title = f"{name}: {found['n_deciding']} of {found['n_windows']} windows decide; the model is right in "
+        print_table(f"{title}{100 * found['accuracy']:.1f} %; {about}", ["", "F1", "precision", "recall"], rows)
+        undone = [[who, text(what, "f1"), f"{what['size']:.1f}"] for who, what in found["undone"].items()]
+        print_table(f"{name}: our choices undone", ["", "F1", "size"], undone)
+
+
+def main() -> None:
+    arguments = parse_arguments(__doc__ or "", "series", among=list(WORLDS), seed=SEED)
+    torch.set_num_threads(1)
+    n_inputs = 20 if arguments.quick else 200
+    figures = {}
+    for name in arguments.only or WORLDS:
+        problem = make_problem(name, n_inputs, arguments.seed)
+        figures[name] = {
+            "accuracy": problem.accuracy,
+            "n_inputs": len(problem.inputs),
+            "n_windows": problem.truth.shape[1],
+            "n_deciding": WORLDS[name][2],
+            "found": dict(measure(problem)),
+            "undone": undo(problem),
+        }
+        show({name: figures[name]})
+    settings = {"seed": arguments.seed, "method_seed": METHOD_SEED, "n_train": N_TRAIN, "n_background": N_BACKGROUND}
+    write_record(arguments.out, settings, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -47,9 +47,11 @@ def drawn_box(svg: Any, colour: str) -> list[tuple[float, float]]:
 # --- Words -----------------------------------------------------------------------------------------------------------
 
 
-def test_windows_are_called_by_channel_and_steps(e):
+def test_windows_are_called_by_channel_and_steps():
     named = explain(channel_names=["heart rate", "pressure"])
-    assert named.sentences[0].startswith("Keep *pressure 20-29* (1 of 12 windows), and change everything else: P(alert)")
+    assert named.sentences[0].startswith(
+        "Keep *pressure 20-29* (1 of 12 windows), and change everything else: P(alert)"
+    )
     assert str(named[:1]).startswith("series 0: P(alert) = 0.")
     assert "by pressure 20-29 (1 of 12 windows)" in str(named[:1])
     assert "of 6 windows)" in explain(by="time").sentences[0]
@@ -69,7 +71,7 @@ def test_values_are_means_of_windows(e):
     np.testing.assert_allclose(found.data[:, 8], e.inputs[:, 1, 20:30].mean(1))
 
 
-def test_overview_reads_windows_over_series(e):
+def test_overview_reads_windows_over_series():
     overview = explain(6, channel_names=["heart rate", "pressure"]).overview()
     assert "6 explained series" in str(overview)
     assert "*pressure 20-29* in 6 of 6" in str(overview)

@@ -77,7 +77,7 @@ def noise() -> Any:
 
 
 @pytest.fixture(scope="module")
-def planted(noise: Any) -> Any:
+def planted() -> Any:
     """Four series that rise in the second channel, steps 10 to 19."""
     series = torch.from_numpy(random(4, 2, 40, seed=1)).float()
     series[:, 1, 10:20] = 1.5
@@ -109,8 +109,8 @@ def test_pns_is_that_of_the_enumeration(channels, n_channels, n_steps, window, b
     features = [[int(place[c, t]) for c, t in pairs] for pairs in oracle.elements(n_channels, n_steps, window, by)]
     assert len(features) <= 8
     subset = np.arange(len(features)) % 2 == 0
-    missing = {
-        "mean": lambda series: oracle.own_mean(series),
+    missing: Any = {
+        "mean": oracle.own_mean,
         "linear": lambda series: oracle.chords(series, window),
         "blur": lambda series: oracle.smoothed(series, 1.7),
         "zero": np.zeros_like,

@@ -108,7 +108,7 @@ class FittedSeries(FittedSpace):
     # Chosen on planted windows that are not reported: docs/benchmarks.md.
     swap_rate: ClassVar[float] = 0.02
     solver: ClassVar[Literal["game", "walks"]] = "walks"
-    reach: ClassVar[float] = 0.1
+    reach: ClassVar[float] = 0.05
 
     def __init__(self, series: Series, background: Any) -> None:
         super().__init__()
