@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fans.explanation import Explanation
+from fans.explanation import Attribution, Explanation
 from fans.modalities.present import Presenter
 from fans.types import Array
 
@@ -18,7 +18,7 @@ class SeriesPresenter(Presenter):
         ".fans .series figcaption { text-align: left }</style>"
     )
 
-    def feature_word(self, e: Explanation) -> str:
+    def feature_word(self, e: Attribution) -> str:
         """Return "window" or "channel"."""
         from fans.modalities.series.charts import axes_of
 

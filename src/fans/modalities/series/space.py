@@ -276,7 +276,7 @@ class FittedSeries(FittedSpace):
         }
         return {"axes": (axes,) * len(rows)}
 
-    def units(self, rows: Tensor) -> Units:  # noqa: ARG002
+    def units(self, rows: Tensor, of: Tensor | None = None) -> Units:  # noqa: ARG002
         """Return the windows: the same for all series."""
         return self._units
 
