@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fans.explanation import Explanation
+from fans.explanation import Attribution, Explanation
 from fans.modalities.series.times import Times
 from fans.types import Array
 
@@ -99,7 +99,7 @@ class Chart:
         return f"{words}, {self.n_chosen_left_out} of them with chosen windows" if self.n_chosen_left_out else words
 
 
-def axes_of(e: Explanation) -> Mapping[str, Any]:
+def axes_of(e: Attribution) -> Mapping[str, Any]:
     """Return what the explanation keeps of the axes: layout, unit, channels' names, times."""
     found: Mapping[str, Any] = e.details["axes"][0]
     return found
