@@ -38,9 +38,10 @@ def test_modules_that_share_parts_leave_each_other_alone():
     made = module()
     wrapped, before = nn.Sequential(made, nn.Softmax(1)), state(made)
     first, second = asking(made), asking(wrapped)
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
+    with ThreadPoolExecutor(1) as another:  # whether torch follows gradients belongs to a thread
+        another.submit(first.__enter__).result()
+        second.__enter__()
+        another.submit(first.__exit__, None, None, None).result()
     assert not any(part.training for part in wrapped.modules())
     assert not any(p.requires_grad for p in wrapped.parameters())
     second.__exit__(None, None, None)

@@ -210,11 +210,12 @@ def run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any
 
 def forgetting(model: Any) -> AbstractContextManager[None]:
     """Have layers with `cached=True` compute anew what they keep of the first edges they saw; restored afterwards."""
-    return _forgetting(model.modules() if isinstance(model, nn.Module) else ())
+    layers = model.modules() if isinstance(model, nn.Module) else ()
+    return _forgetting([layer for layer in layers if hasattr(layer, "cached")])
 
 
 def _forget(layer: nn.Module) -> Callable[[], None] | None:
-    if getattr(layer, "cached", False) is not True:
+    if vars(layer).get("cached") is not True:
         return None
     known = {k: v for k, v in vars(layer).items() if k == "cached" or k.startswith("_cached")}
     vars(layer).update(dict.fromkeys(known), cached=False)
