@@ -59,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--n", type=int, help="inputs of every dataset (the experiment's own)")
     run.add_argument("--only", nargs="+", metavar="DATASET", help="some of the datasets")
     run.add_argument("--rows", nargs="+", metavar="ROW", help="some of the rows")
+    size = run.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_const", dest="size", const="quick", help="a few inputs of everything")
+    size.add_argument("--full", action="store_const", dest="size", const="full", help="as many inputs as the paper")
+    run.set_defaults(size="default")
     run.add_argument("--tune", action="store_true", help="the search for the rivals' settings instead")
     run.add_argument("--workers", type=int, default=1, help="processes (1)")
     run.add_argument("--dry-run", action="store_true", help="show the plan and its cost in model evaluations")
@@ -126,7 +130,7 @@ def _run(chosen: argparse.Namespace) -> None:
 
     study = find_study(chosen.experiment)
     folder = chosen.out or Path("runs") / (Path(chosen.experiment).stem + ("_tuning" if chosen.tune else ""))
-    asked = Asked(chosen.n, chosen.only, chosen.rows, chosen.tune)
+    asked = Asked(chosen.n, chosen.only, chosen.rows, chosen.tune, chosen.size)
     run = results.start(study, folder, asked, dry=chosen.dry_run)
     if chosen.dry_run:
         print(runs.describe(run, chosen.workers))

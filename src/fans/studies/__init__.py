@@ -2,7 +2,7 @@
 
 from fans.studies._tables import TableStudy
 from fans.studies._yaml import find_study, load, names
-from fans.studies.base import Asked, Rendered, Study
+from fans.studies.base import Asked, FigureStudy, Rendered, Study
 from fans.studies.inputs import Dataset
 
-__all__ = ["Asked", "Dataset", "Rendered", "Study", "TableStudy", "find_study", "load", "names"]
+__all__ = ["Asked", "Dataset", "FigureStudy", "Rendered", "Study", "TableStudy", "find_study", "load", "names"]

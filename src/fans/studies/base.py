@@ -3,12 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from fans.errors import InputError
+from fans.report.sections import Section, section_text
 from fans.runs import Cell, Ledger, Result
 
 Plain = Mapping[str, Any]
+
+Size = Literal["quick", "default", "full"]
+"""A few inputs of everything, in minutes; what two cores do in an hour or so; as many as the paper has."""
 
 
 @dataclass(frozen=True)
@@ -20,12 +24,14 @@ class Asked:
         only: names of datasets.
         rows: names of methods.
         tune: the search for the methods' settings instead.
+        size: of the study, where `n` does not say how many inputs.
     """
 
     n: int | None = None
     only: Sequence[str] | None = None
     rows: Sequence[str] | None = None
     tune: bool = False
+    size: Size = "default"
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,30 @@ class Study(ABC):
         return {}
 
     @classmethod
+    def section(cls, run: Ledger) -> Section | None:  # noqa: ARG003
+        """Return what a page of several studies says of a run, from what is stored in it; None: what `render` tells."""
+        return None
+
+    @classmethod
     @abstractmethod
     def render(cls, run: Ledger) -> Rendered:
         """Return the report of a run from what is stored in it: `run.plan["about"]` and `run.records()`, no more."""
+
+
+class FigureStudy(Study):
+    """A study whose answer is figures: it implements `plan`, `do` and `section`."""
+
+    @classmethod
+    @abstractmethod
+    def section(cls, run: Ledger) -> Section:
+        """Return claims, figures and what they are made by."""
+
+    @classmethod
+    def render(cls, run: Ledger) -> Rendered:
+        """Return the section as text, and its figures as files: vectors, pixels and numbers."""
+        section = cls.section(run)
+        files = {"section.txt": section_text(section).encode()}
+        for figure in section.figures:
+            files |= {f"{figure.name}.{kind}": figure.drawn(kind) for kind in ("svg", "pdf", "png")}
+            files[f"{figure.name}.csv"] = figure.comma_separated().encode()
+        return Rendered(section_text(section), files)
