@@ -24,7 +24,7 @@ def there(name: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_that_a_page_names_are_there(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
-    named = {name for name in re.findall(r"`([\w./-]+\.(?:py|yaml|toml))(?:::\w+)?[`:]", text)}
+    named = set(re.findall(r"`([\w./-]+\.(?:py|yaml|toml))(?:::\w+)?[`:]", text))
     gone = sorted(name for name in named - EXAMPLES if not there(name))
     assert not gone
 

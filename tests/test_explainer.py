@@ -1,19 +1,14 @@
 """The explainer: what it promises of its results, its draws, its costs and its files."""
 
-import io
 import itertools
-import json
 import math
 import warnings
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -22,34 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fans
-
-RNG = np.random.default_rng(0)
-BACKGROUND = RNG.normal(size=(150, 6))
-INPUTS = RNG.normal(size=(9, 6))
-ARRAYS = (
-    *("scores", "scores_se", "subset", "pns", "pn", "ps", "interval", "ess", "radius", "tolerance", "target"),
-    *("direction", "stability", "changes", "holds"),
-)
-
-
-def rule(rows: np.ndarray) -> np.ndarray:
-    p = 1 / (1 + np.exp(-3 * (rows[:, 0] - rows[:, 1])))
-    return np.stack([1 - p, p], axis=1)
-
-
-def network() -> torch.nn.Module:
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(6, 32), torch.nn.ReLU(), torch.nn.Linear(32, 3))
-
-
-def check_same(a: fans.Explanation, b: fans.Explanation, tolerance: float = 0.0) -> None:
-    for name in ARRAYS:
-        assert getattr(a, name) == pytest.approx(getattr(b, name), rel=tolerance, abs=tolerance, nan_ok=True), name
-
-
-@pytest.fixture(scope="module")
-def explanation() -> fans.Explanation:
-    return fans.Explainer(rule, BACKGROUND)(INPUTS)
+from tests.planted import BACKGROUND, INPUTS, check_same, network, rule
 
 
 def test_it_finds_the_two_columns_of_the_rule(explanation):
@@ -175,42 +143,6 @@ def test_frames_with_text_keep_their_names():
     assert right.interval[0, 0, 0] > wrong.interval[0, 0, 1]
 
 
-def test_slicing_and_iteration(explanation):
-    assert len(explanation[2:5]) == 3
-    assert explanation[-1].ids == (8,)
-    assert [len(e) for e in explanation] == [1] * 9
-    check_same(explanation[[3, 1]], explanation[np.array([3, 1])])
-    assert explanation[4].sentences[0] == explanation.sentences[4]
-    with pytest.raises(IndexError, match="below 9, got 9"):
-        explanation[9]
-
-
-def test_saving_and_loading_keeps_everything(explanation, tmp_path):
-    path = explanation.save(tmp_path / "e.safetensors")
-    back = fans.load(path)
-    for f in fields(fans.Explanation):
-        saved, loaded = getattr(explanation, f.name), getattr(back, f.name)
-        if isinstance(saved, np.ndarray):
-            assert np.array_equal(saved, loaded, equal_nan=saved.dtype.kind == "f"), f.name
-            assert saved.dtype == loaded.dtype, f.name
-        elif f.name != "evaluations":
-            assert loaded == saved, f.name
-    assert {k: v.tolist() for k, v in back.evaluations.items()} == {
-        k: v.tolist() for k, v in explanation.evaluations.items()
-    }
-    assert back.sentences == explanation.sentences
-    assert json.dumps(dict(explanation.settings))
-
-
-def test_the_heatmap_gives_each_element_its_features_score():
-    space = fans.spaces.Table(groups={"pair": [1, 3]})
-    e = fans.Explainer(rule, BACKGROUND, space=space)(INPUTS[:2])
-    assert e.feature_names == ("x1", "pair", "x3", "x5", "x6")
-    assert e.heatmap.shape == INPUTS[:2].shape
-    assert np.array_equal(e.heatmap[:, 1], e.heatmap[:, 3])
-    assert np.array_equal(e.heatmap[:, 4], e.scores[:, 3])
-
-
 def test_the_callers_arrays_and_model_are_left_alone():
     model, x, background = network(), INPUTS.copy(), BACKGROUND.copy()
     weights = {name: value.clone() for name, value in model.state_dict().items()}
@@ -226,56 +158,6 @@ def test_a_thin_neighbourhood_warns_once_for_the_whole_call():
     with pytest.warns(fans.FansWarning, match=r"of 9 estimates rest on fewer than 5") as caught:
         fans.Explainer(rule, BACKGROUND, radius=0.01, max_batch=64, n_local=0)(INPUTS)
     assert len(caught) == 1
-
-
-def test_progress_reports_every_block():
-    seen = []
-    fans.Explainer(rule, BACKGROUND, max_batch=150)(INPUTS, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (9, 9)
-    assert len(seen) > 1
-    assert all(total == 9 for _, total in seen)
-
-
-@pytest.mark.parametrize("effort", ["low", "normal", "high"])
-def test_what_an_input_costs_is_told_beforehand(effort):
-    for model, solver in ((rule, "auto"), (rule, "game"), (network(), "auto")):
-        explainer = fans.Explainer(model, BACKGROUND, effort=effort, solver=solver)
-        expected, found = explainer.rows_an_input, explainer(INPUTS)
-        spent = np.sum([rows for phase, rows in found.evaluations.items() if phase != "shared"], axis=0)
-        if found.settings["solver"] == "walks":  # fewer where the subset is settled early
-            assert spent.max() <= expected
-        else:
-            assert spent.mean() / 1.3 < expected < 1.4 * spent.mean()
-
-
-def test_the_bar_moves_within_one_input(monkeypatch):
-    paper = io.StringIO()
-    drawn = Console(file=paper, force_terminal=True, width=120)
-    monkeypatch.setattr("rich.console.Console", lambda **_: drawn)
-    shares = []
-    update = Progress.update
-
-    def watched(bar: Progress, task: Any, **how: Any) -> None:
-        update(bar, task, **how)
-        shares.append(bar.tasks[0].percentage)
-
-    monkeypatch.setattr(Progress, "update", watched)
-    explainer = fans.Explainer(network(), BACKGROUND, max_batch=16)
-    explainer(INPUTS[:1], progress=True)
-    assert shares == sorted(shares)
-    assert shares[-1] == 100
-    assert sum(20 < share < 80 for share in shares) > 10
-    assert "explaining 1 input, about 1,826 model rows" in paper.getvalue()
-    n_shares = len(shares)
-    explainer.score(INPUTS[:1], [True] * 3 + [False] * 3)
-    assert len(shares) == n_shares  # the bar is gone
-
-
-def test_numpy_numbers_are_settings_like_any_other(tmp_path):
-    found = fans.Explainer(rule, BACKGROUND, n_pairs=np.int64(50), n_perturb=np.int32(4), enough=np.float32(1))(
-        INPUTS[0]
-    )
-    assert fans.load(found.save(tmp_path / "e.safetensors")).settings["n_pairs"] == 50
 
 
 @pytest.mark.parametrize("tolerance", [None, "noise", "paper", 0.07])
@@ -322,12 +204,6 @@ def test_directions_are_the_change_of_the_output_when_a_feature_alone_is_missing
     game = fans.Explainer(rule, BACKGROUND, baseline=0.5, solver="game")(INPUTS)
     assert game.direction == pytest.approx(found.direction, abs=1e-12)
     assert (game.evaluations["direct"] == 6).all()
-
-
-def test_stability_is_a_share_of_resampled_runs(explanation):
-    assert set(np.round(10 * explanation.stability, 9).ravel()) <= set(range(11))
-    assert explanation.stability[explanation.subset].mean() > 0.9
-    assert (explanation.stability[:, 2:] <= 0.2).all()  # what the model does not read
 
 
 def test_a_subset_need_not_be_larger_for_less():
