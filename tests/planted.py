@@ -28,8 +28,3 @@ def network() -> torch.nn.Module:
 def check_same(a: fans.Explanation, b: fans.Explanation, tolerance: float = 0.0) -> None:
     for name in ARRAYS:
         assert getattr(a, name) == pytest.approx(getattr(b, name), rel=tolerance, abs=tolerance, nan_ok=True), name
-
-
-@pytest.fixture(scope="module")
-def explanation() -> fans.Explanation:
-    return fans.Explainer(rule, BACKGROUND)(INPUTS)

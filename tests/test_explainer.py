@@ -20,6 +20,11 @@ import fans
 from tests.planted import BACKGROUND, INPUTS, check_same, network, rule
 
 
+@pytest.fixture(scope="module")
+def explanation() -> fans.Explanation:
+    return fans.Explainer(rule, BACKGROUND)(INPUTS)
+
+
 def test_it_finds_the_two_columns_of_the_rule(explanation):
     assert (explanation.subset[:, :2].sum(axis=1) > 0).all()
     assert not explanation.subset[:, 2:].any()

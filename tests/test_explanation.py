@@ -10,6 +10,11 @@ import fans
 from tests.planted import BACKGROUND, INPUTS, check_same, rule
 
 
+@pytest.fixture(scope="module")
+def explanation() -> fans.Explanation:
+    return fans.Explainer(rule, BACKGROUND)(INPUTS)
+
+
 def test_slicing_and_iteration(explanation):
     assert len(explanation[2:5]) == 3
     assert explanation[-1].ids == (8,)
