@@ -53,6 +53,7 @@ class Column(ABC):
     Attributes:
         subtracts: whether the difference of two numbers means something; else they only are the same or not.
         between: whether a value between two others may be made up.
+        has_values: whether the background has any, and not only missing ones.
         kind: what its numbers are, if more than numbers: times in microseconds, or codes in order.
     """
 
@@ -62,11 +63,16 @@ class Column(ABC):
     def __init__(self, name: str, background: "Series") -> None:
         self.name = name
         self.dtype: Any = background.dtype
+        self.has_values = bool(background.notna().any())
 
     @property
     def kind(self) -> Kind:
         """What its numbers are."""
         return ""
+
+    def gaps(self, numbers: Tensor) -> Tensor:
+        """Tell which of its numbers stand for a missing value."""
+        return is_missing(numbers)
 
     @property
     def words(self) -> tuple[str, ...] | None:
@@ -108,7 +114,7 @@ class Numbers(Column):
 
     def encode(self, column: "Series", what: str) -> Floats:
         """Return the numbers themselves."""
-        if column.dtype.kind not in "iufb" and not holds_numbers(column):
+        if column.dtype.kind not in "iufb" and not holds_numbers(column) and column.notna().any():
             raise InputError(f"Expected numbers in column {self.name!r} of {what}, got {_description(column)}")
         return marked(column.to_numpy(dtype=float, na_value=np.nan))
 
@@ -201,6 +207,10 @@ class Words(Column):
         return tuple(
             "missing" if gone else str(word) for word, gone in zip(self._known, self._known.isna(), strict=True)
         )
+
+    def gaps(self, numbers: Tensor) -> Tensor:
+        """Tell which codes stand for a missing value."""
+        return torch.tensor(self._known.isna().tolist())[numbers.long()]
 
     def encode(self, column: "Series", what: str) -> Floats:
         """Return codes; values not seen before get new ones."""
