@@ -247,8 +247,8 @@ def test_a_category_that_a_class_lacks_is_still_a_category():
 def test_a_regressor_is_told_of_its_output():
     values = np.linspace(-1, 1, 40)
     e = rows(values, 500 * values, kind="output", target_names=("price",), target=np.zeros(40, int))
-    assert column(e).words == "high values raise the output, low values lower it"
-    assert repr(e.overview(by_class=True)) == "Overview(rows=40, columns=1, of=['the output'])"
+    assert column(e).words == "high values raise price, low values lower it"
+    assert repr(e.overview(by_class=True)) == "Overview(rows=40, columns=1, of=['price'])"
 
 
 def test_the_sentence_names_the_leading_columns():
@@ -378,6 +378,7 @@ def test_the_figure_and_the_page_draw_the_same(tmp_path, by_class):
     page = found.to_html(tmp_path / "overview.html").read_text()
     in_page = [unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", page)]
     assert set(drawn) == set(in_page)
+    assert {"rows with it in the subset,", "95 % interval"} <= set(drawn)
     dots = [len(points.get_offsets()) for points in figure.axes[0].collections if points.get_sizes()[0] < 40]
     assert sum(dots) >= 180
     assert found.to_html(tmp_path / "again.html").read_text() == page
