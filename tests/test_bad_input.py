@@ -556,6 +556,13 @@ def test_unknown_class_names_list_the_models_own():
             ask(model=model, call={"target": "begnin"})
 
 
+def test_a_label_that_is_no_place_is_told_how_to_be_named():
+    model = LogisticRegression().fit(ROWS, np.where(LABELS, 2, 3))
+    for ask in (through_pns, through_explainer):
+        with pytest.raises(fans.InputError, match=r"got 3; pass target='3' for the class called so$"):
+            ask(model=model, call={"target": 3})
+
+
 def test_a_bad_target_of_a_late_input_costs_nothing():
     model = Recorder(two_classes)
     explainer = fans.Explainer(model, ROWS, max_batch=50)
