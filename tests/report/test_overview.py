@@ -340,6 +340,13 @@ def test_the_page_has_the_numbers_of_the_frame(tmp_path, by_class):
         assert line.replace("*", "") in unescape(re.sub(r"</?em>", "", page))
 
 
+def test_zero_has_no_sign(tmp_path):
+    raised = np.where(np.arange(40) == 0, -0.004, 0.0)  # a mean of -0.0001
+    page = rows(np.arange(40.0), raised).overview().to_html(tmp_path / "overview.html").read_text()
+    assert "-0.000" not in page
+    assert "0.000 [0.000, 0.000]" in page
+
+
 def test_the_page_sets_the_classes_side_by_side(tmp_path):
     e = made(target=np.arange(60) % 2)
     found = e.overview(by_class=True)
