@@ -275,6 +275,11 @@ def _expected_shares(e: Explanation) -> str:
     return f"{texts[0]}, {texts[1]} and {texts[2]}"
 
 
+def test_the_sentence_counts_in_thousands():
+    wide = rows(np.zeros((2, 1200)), np.zeros((2, 1200)), np.arange(1200)[None].repeat(2, 0) == 5)
+    assert "*x6* in 2 of 2; 1,199 of 1,200 columns are in none." in str(wide.overview())
+
+
 def test_columns_come_by_share_then_by_score():
     subset = np.array([[False, False, True, False]] * 6)
     frame = rows(np.zeros((6, 4)), np.zeros((6, 4)), subset, scores=np.array([[0.1, 0.3, 0.0, 0.3]] * 6)).overview()

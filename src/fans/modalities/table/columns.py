@@ -53,17 +53,17 @@ class Column(ABC):
     Attributes:
         subtracts: whether the difference of two numbers means something; else they only are the same or not.
         between: whether a value between two others may be made up.
-        has_values: whether the background has any, and not only missing ones.
+        has_values: of words, whether the background has any, and not only missing ones.
         kind: what its numbers are, if more than numbers: times in microseconds, or codes in order.
     """
 
     subtracts: ClassVar[bool] = True
     between: ClassVar[bool] = False
+    has_values: bool = True
 
     def __init__(self, name: str, background: "Series") -> None:
         self.name = name
         self.dtype: Any = background.dtype
-        self.has_values = bool(background.notna().any())
 
     @property
     def kind(self) -> Kind:
@@ -199,7 +199,8 @@ class Words(Column):
             self._known = pd.Series(known, dtype=self.dtype).sort_values(ignore_index=True)
         except TypeError:  # they have no order among themselves
             self._known = pd.Series(known, dtype=self.dtype)
-        self.n_known = len(self._known) + bool(background.isna().any())
+        gone = background.isna()
+        self.n_known, self.has_values = len(self._known) + bool(gone.any()), not gone.all()
 
     @property
     def words(self) -> tuple[str, ...]:

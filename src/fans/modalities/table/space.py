@@ -1,5 +1,6 @@
 """Tables: columns of NumPy arrays, torch tensors or pandas frames."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,7 +25,17 @@ from fans.modalities.base import (
     refuse_empty,
     shape_of,
 )
-from fans.modalities.table.columns import MISSING, Column, Floats, Numbers, Words, column_of, is_missing, with_gaps
+from fans.modalities.table.columns import (
+    MISSING,
+    Column,
+    Floats,
+    Numbers,
+    Words,
+    column_of,
+    is_missing,
+    marked,
+    with_gaps,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,7 +168,7 @@ class FittedTable(FittedSpace):
             names = tuple(table.columns if table.columns is not None else [f"x{j + 1}" for j in range(shape[1])])
         if len(names) != shape[1]:
             raise InputError(f"Expected {shape[1]} names in `columns`, one per column, got {len(names)}")
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, n in Counter(names).items() if n > 1)
         if twice:
             raise InputError(f"Expected a name of its own for each column, got several of {twice}; rename them")
         return names
@@ -258,12 +269,15 @@ class FittedTable(FittedSpace):
     def _encode_frame(self, frame: "pd.DataFrame", what: str) -> Tensor:
         names = tuple(map(label_text, frame.columns))
         if sorted(names) == sorted(self._columns):
-            frame = frame.iloc[:, [names.index(c) for c in self._columns]]
+            place = {name: j for j, name in enumerate(names)}
+            frame = frame if names == self._columns else frame.iloc[:, [place[c] for c in self._columns]]
         elif self.named or len(names) != len(self._columns):
             missing = [c for c in self._columns if c not in names]
             surplus = [c for c in names if c not in self._columns or names.count(c) > 1]
             problem = f"missing: {missing}" if missing else f"drop: {surplus}"
             raise InputError(f"Expected the background's columns in {what}, got {list(names)}; {problem}")
+        if all(isinstance(kind, Numbers) for kind in self._kinds) and all(map(_is_plain, frame.dtypes)):
+            return torch.from_numpy(marked(frame.to_numpy(dtype=float)))
         kinds = self._kinds or [Numbers(name, frame.iloc[:, j]) for j, name in enumerate(self._columns)]
         rows = np.empty(frame.shape)
         for j, kind in enumerate(kinds):
@@ -422,6 +436,11 @@ class FittedTable(FittedSpace):
         if other:
             return f"column {other[0]!r} has no numbers"
         return "the background has missing values" if self._n_known.min() < self._n_rows else ""
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Tell whether NumPy has a column of this type as numbers."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "iufb"
 
 
 def _from_objects(array: np.ndarray[Any, Any], what: str) -> Floats:
