@@ -104,7 +104,11 @@ def test_errors_are_value_errors():
         ([[1.0, 2.0, 3.0], [1.0, 2.0]], "x with rows of one length"),
         ("abc", "numbers in x, got <U3"),
         (np.array(["a", "b", "c"]), "numbers in x, got <U1"),
-        (np.array([1, None, 2]), "numbers in x, got object"),
+        (
+            np.array([1, "b", 2], dtype=object),
+            "numbers in x, got 'b' (str) at (1,); pass a pandas frame for columns of",
+        ),
+        (np.array([[1, 2, pd.Timestamp(0)]], dtype=object), "00:00:00') (Timestamp) at (0, 2); pass a pandas frame"),
         (
             np.array([[0.0, 0.0, 0.0], [1.0, 2.0, -np.inf]]),
             "finite numbers, or NaN for missing ones, in x, got -inf in row 1, column 'x3' (1 such values)",
@@ -131,6 +135,8 @@ def test_x(ask, x, message):
         (np.array([["a", "b", "c"]]), "numbers in background, got <U1"),
         (np.where(ROWS[3, 0] == ROWS, np.inf, ROWS), "in background, got inf in row 3, column 'x1'"),
         (np.full((40, 3), np.nan), "values in the background, got 40 rows in which everything is missing"),
+        (np.full((40, 3), None), "values in the background, got 40 rows in which everything is missing"),
+        (pd.DataFrame(np.full((40, 3), None)), "values in the background, got 40 rows in which everything is missing"),
         (pd.DataFrame({"a": [1.0], "b": [2.0]}).set_axis(["a", "a"], axis=1), "several of ['a']"),
     ],
 )
@@ -356,6 +362,9 @@ def test_feature_names_and_a_space(ask):
         ("internal_batch_size", "max_batch=..."),
         ("target", "it when explaining: explainer(x, target=...)"),
         ("baselines", "baseline=..."),
+        ("columns", "feature_names=[...]"),
+        ("column_names", "feature_names=[...]"),
+        ("groups", "space=fans.spaces.Table(groups={...})"),
         ("categorical_features", "space=fans.spaces.Table(categorical=[...])"),
         ("feature_mask", "space=fans.spaces.Table(groups={...})"),
         ("link", 'output="raw" for logits'),
@@ -545,6 +554,13 @@ def test_unknown_class_names_list_the_models_own():
     for ask in (through_pns, through_explainer):
         with pytest.raises(fans.InputError, match=r"'benign', 'malignant', got 'begnin'; did you mean 'benign'\?"):
             ask(model=model, call={"target": "begnin"})
+
+
+def test_a_label_that_is_no_place_is_told_how_to_be_named():
+    model = LogisticRegression().fit(ROWS, np.where(LABELS, 2, 3))
+    for ask in (through_pns, through_explainer):
+        with pytest.raises(fans.InputError, match=r"got 3; pass target='3' for the class called so$"):
+            ask(model=model, call={"target": 3})
 
 
 def test_a_bad_target_of_a_late_input_costs_nothing():

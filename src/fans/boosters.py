@@ -12,6 +12,9 @@ from fans.modalities.base import FittedSpace
 BINARY = ("binary:logistic", "binary", "cross_entropy", "xentropy")
 """Objectives whose one output is the probability of the second class."""
 
+MOST_NAMES = 20
+"""Columns that a sentence names."""
+
 
 class Booster:
     """A booster as a function from what `FittedSpace.decode` returns to its outputs.
@@ -55,12 +58,12 @@ def _library(model: Any) -> str:
 
 def _order(space: FittedSpace, trained: Sequence[str] | None, n_trained: int) -> list[int] | None:
     """Return the places of a frame's columns in the booster's order, None for rows without names."""
-    given = list(space.element_names)
+    given = list(space.model_columns)
     if len(given) != n_trained:
-        names = f": {list(trained)}" if trained and space.named else ""
+        names = f": {_some(trained)}" if trained and space.named else ""
         raise ModelError(
-            f"Expected the {n_trained} columns that the Booster was trained on{names}, got {len(given)}: {given}; "
-            "pass a background with the same columns"
+            f"Expected the {n_trained:,} columns that the Booster was trained on{names}, got {len(given):,}: "
+            f"{_some(given)}; pass a background with the same columns"
         )
     if not space.named or not trained:
         return None
@@ -68,7 +71,13 @@ def _order(space: FittedSpace, trained: Sequence[str] | None, n_trained: int) ->
     known = {name: j for j, name in enumerate(given)} | {name.replace(" ", "_"): j for j, name in enumerate(given)}
     if missing := [name for name in trained if name not in known]:
         raise ModelError(
-            f"Expected the columns that the Booster was trained on, {list(trained)}, got {given}, without {missing}; "
-            "pass a background with the same columns"
+            f"Expected the columns that the Booster was trained on, {_some(trained)}, got {_some(given)}, without "
+            f"{_some(missing)}; pass a background with the same columns"
         )
     return [known[name] for name in trained]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return names as a list, of many the first."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return f"{list(names[:MOST_NAMES])}{more}"

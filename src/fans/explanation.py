@@ -190,9 +190,11 @@ class Attribution:
         return presenter_of(self.modality)
 
     def target_name(self, i: int = 0) -> str:
-        """Return how the explained output of input `i` is called, e.g. `P(malignant)`."""
+        """Return how the explained output of input `i` is called: `P(malignant)`; a regressor's by its own name."""
         if self.kind == "output":
-            return "the output" if len(self.target_names) < 2 else f"output {self.target_names[self.target[i]]}"
+            if len(self.target_names) > 1:
+                return f"output {self.target_names[self.target[i]]}"
+            return next((name for name in self.target_names if name != "0"), "the output")
         return f"P({self.target_names[self.target[i]]})"
 
     def __len__(self) -> int:

@@ -4,6 +4,7 @@ A `ModelCaller` may be shared by threads and pickled: what it learns of the mode
 and what a call needs belongs to the call.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
@@ -84,6 +85,13 @@ def _form_of(model: Any, space: FittedSpace, task: TaskKind | None) -> _Form:
     raise ModelError(
         f"Expected a torch module, a scikit-learn estimator or a callable as model, got {type(model).__name__}"
     )
+
+
+def _said(error: Exception, most: int | None = None) -> str:
+    """Return what an error says in its first lines, without the trace and the place in its source of a C++ library."""
+    text = re.split(r"\n\s*Stack trace", str(error))[0]
+    lines = (line.strip().rstrip(".:") for line in re.sub(r"^\[[\d:]+\] \S+:\d+: ", "", text).splitlines())
+    return "; ".join([line for line in lines if line][:most])
 
 
 class ModelCaller:
@@ -243,7 +251,7 @@ class ModelCaller:
             if self._module is None:
                 raise self._misfit(error) from error
             shape = tuple(self.space.for_module(rows).shape)
-            said = next(iter(str(error).splitlines()), "")
+            said = _said(error, 1)
             raise ModelError(
                 f"Expected a module that takes inputs of shape {shape}, got {type(error).__name__} from "
                 f"{type(self._module).__name__}: {said}; pass a background of the shape the module was trained on"
@@ -251,15 +259,17 @@ class ModelCaller:
 
     def _misfit(self, error: Exception) -> ModelError:
         """Return what to say of an estimator that fails on the background."""
-        lines = "; ".join(line.strip().rstrip(".:") for line in str(error).splitlines() if line.strip())
+        name = type(self.model).__name__
+        if type(error).__name__ == "NotFittedError":
+            return ModelError(f"Expected a fitted model, got {name}, which is not fitted yet; call its `fit` first")
         return ModelError(
-            f"Expected {type(self.model).__name__} to take the background's {self.space.n_elements} columns as they "
-            f"are, got {type(error).__name__}: {lines[:300]}; pass a background like the rows that it was fitted on"
+            f"Expected {name} to take the background's {self.space.n_elements} columns as they are, got "
+            f"{type(error).__name__}: {_said(error)[:300]}; pass a background like the rows that it was fitted on"
         )
 
     def _blame_oddities(self, rows: Tensor, error: Exception) -> None:
         """Raise a sentence of our own if the model fails on rows that have something odd, and on no others."""
-        said = next(iter(str(error).splitlines()), "").rstrip(".")
+        said = _said(error, 1)
         for odd in self.space.oddities(rows):
             if self._takes(rows[~odd.at]):
                 raise ModelError(

@@ -100,7 +100,8 @@ class Task:
             except (TypeError, ValueError, OverflowError, RuntimeError):
                 whole = False
             if not whole or not 0 <= entry < n_classes:
-                got = f"got {entry!r}{self.predict.if_logit}"
+                called = f"; pass target={str(entry)!r} for the class called so" if str(entry) in names else ""
+                got = f"got {entry!r}{called}{self.predict.if_logit}"
                 raise InputError(f"Expected `target` from 0 to {n_classes - 1}, or a class name, {got}")
             numbers.append(int(entry))
             if names and names[int(entry)] != str(int(entry)) in names:

@@ -247,8 +247,8 @@ def test_a_category_that_a_class_lacks_is_still_a_category():
 def test_a_regressor_is_told_of_its_output():
     values = np.linspace(-1, 1, 40)
     e = rows(values, 500 * values, kind="output", target_names=("price",), target=np.zeros(40, int))
-    assert column(e).words == "high values raise the output, low values lower it"
-    assert repr(e.overview(by_class=True)) == "Overview(rows=40, columns=1, of=['the output'])"
+    assert column(e).words == "high values raise price, low values lower it"
+    assert repr(e.overview(by_class=True)) == "Overview(rows=40, columns=1, of=['price'])"
 
 
 def test_the_sentence_names_the_leading_columns():
@@ -273,6 +273,11 @@ def _expected_shares(e: Explanation) -> str:
         low, high = stats.binomtest(k, 60).proportion_ci(0.95, "wilson")
         texts.append(f"*{e.feature_names[f]}* in {100 * k / 60:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
     return f"{texts[0]}, {texts[1]} and {texts[2]}"
+
+
+def test_the_sentence_counts_in_thousands():
+    wide = rows(np.zeros((2, 1200)), np.zeros((2, 1200)), np.arange(1200)[None].repeat(2, 0) == 5)
+    assert "*x6* in 2 of 2; 1,199 of 1,200 columns are in none." in str(wide.overview())
 
 
 def test_columns_come_by_share_then_by_score():
@@ -340,6 +345,13 @@ def test_the_page_has_the_numbers_of_the_frame(tmp_path, by_class):
         assert line.replace("*", "") in unescape(re.sub(r"</?em>", "", page))
 
 
+def test_zero_has_no_sign(tmp_path):
+    raised = np.where(np.arange(40) == 0, -0.004, 0.0)  # a mean of -0.0001
+    page = rows(np.arange(40.0), raised).overview().to_html(tmp_path / "overview.html").read_text()
+    assert "-0.000" not in page
+    assert "0.000 [0.000, 0.000]" in page
+
+
 def test_the_page_sets_the_classes_side_by_side(tmp_path):
     e = made(target=np.arange(60) % 2)
     found = e.overview(by_class=True)
@@ -378,6 +390,7 @@ def test_the_figure_and_the_page_draw_the_same(tmp_path, by_class):
     page = found.to_html(tmp_path / "overview.html").read_text()
     in_page = [unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", page)]
     assert set(drawn) == set(in_page)
+    assert {"rows with it in the subset,", "95 % interval"} <= set(drawn)
     dots = [len(points.get_offsets()) for points in figure.axes[0].collections if points.get_sizes()[0] < 40]
     assert sum(dots) >= 180
     assert found.to_html(tmp_path / "again.html").read_text() == page

@@ -90,6 +90,21 @@ def test_the_sentence_for_nothing_and_everything(e):
     )
 
 
+@pytest.mark.parametrize(
+    ("names", "line", "sentence"),
+    [
+        (("a", "b"), " by both columns: changed, moves in 97 %", "Neither of the 2 columns stands out. Change "),
+        (("a",), " by its only column: changed, moves in 97 %", "There is only one column. Change *a*: P(benign) "),
+    ],
+)
+def test_everything_there_is_has_words_of_its_own(monkeypatch, names, line, sentence):
+    monkeypatch.setenv("COLUMNS", "200")
+    n = len(names)
+    found = explanation(np.ones((1, n)), np.ones((1, n), bool), feature_names=names, element_names=names)
+    assert str(found) == f"row 0: P(benign) = 0.9{line}"
+    assert found.sentences[0].startswith(sentence)
+
+
 def test_the_sentence_for_other_changes_and_outputs(e):
     label = said(e, change="label")
     assert "the predicted class stays the same in 93 %" in label
@@ -101,8 +116,10 @@ def test_the_sentence_for_other_changes_and_outputs(e):
     assert "P(benign) falls by more than 0.1 in 97 %" in falls
     assert "P(benign) stays where it is in 93 %" in said(e, tolerance=[0.0])
     regressor = said(e, kind="output", target_names=("y",), tolerance=[12.34], direction=[[-1234.0, 0.0, math.nan]])
-    assert "the output stays within 12.3 in 93 %" in regressor
-    assert "changing *x2* barely moves the output and changing *x1* lowers it by 1,234." in regressor
+    assert "change everything else: y stays within 12.3 in 93 %" in regressor
+    assert "changing *x2* barely moves y and changing *x1* lowers it by 1,234." in regressor
+    assert "y stays within 1,234 in 93 %" in said(e, kind="output", target_names=("y",), tolerance=[1234.4])
+    assert "the output stays within 12.3 in" in said(e, kind="output", target_names=("0",), tolerance=[12.34])
     assert "On average changing one of them alone barely moves P(benign)." in said(e, direction=[[0.0, 1e-9, math.nan]])
 
 
@@ -137,18 +154,22 @@ def test_a_row_prints_on_a_line_or_two(e, monkeypatch, width, expected):
 
 
 @pytest.mark.parametrize(
-    ("width", "expected"),
+    ("width", "expected", "breaks"),
     [
-        (80, "row 0: P(benign) = 0.9 by column 0, column 1, column 2, ... (8 of 9 columns):"),
-        (60, "row 0: P(benign) = 0.9 by column 0, ... (8 of 9 columns):"),
-        (40, "row 0: P(benign) = 0.9 by column 0, ...\n    (8 of 9 columns):"),
+        (80, "row 0: P(benign) = 0.9 by column 0, column 1, column 2, ... (8 of 9 columns):", ()),
+        (60, "row 0: P(benign) = 0.9 by column 0, ... (8 of 9 columns):", ("both",)),
+        (40, "row 0: P(benign) = 0.9 by column 0, ...\n    (8 of 9 columns):", ("changed", "both")),
     ],
 )
-def test_a_print_names_as_many_columns_as_fit(monkeypatch, width, expected):
+def test_a_print_names_as_many_columns_as_fit(monkeypatch, width, expected, breaks):
     monkeypatch.setenv("COLUMNS", str(width))
     names = tuple(f"column {k}" for k in range(9))
     e = explanation(np.linspace(1, 0.1, 9)[None], np.arange(9)[None] < 8, feature_names=names, element_names=names)
-    assert str(e) == f"{expected}\n    {SHARES}"
+    shares = SHARES
+    for word in breaks:
+        shares = shares.replace(f" {word}", f"\n    {word}")
+    assert str(e) == f"{expected}\n    {shares}"
+    assert max(map(len, str(e).splitlines())) <= width + 1  # a name and the colon after it are not torn apart
 
 
 @pytest.mark.parametrize(
@@ -628,9 +649,9 @@ def test_the_sentence_of_an_image_counts_regions_and_area(channels):
 
 def test_everything_is_what_an_image_has():
     e = made(subset=np.array([[True, True, True], [True, True, False]]))
-    for n, text in zip((3, 2), e.sentences, strict=True):
+    for n, none, text in zip((3, 2), ("No part", "Neither"), e.sentences, strict=True):
         assert text.startswith(
-            f"No part of the {n} superpixels stands out. Change 100 % of the image together: "
+            f"{none} of the {n} superpixels stands out. Change 100 % of the image together: "
             f"{e.target_name(3 - n)} moves by more than 0.1 in 97 % of trials."
         )
 
@@ -644,7 +665,7 @@ def test_the_regions_have_their_own_words():
     ):
         assert f"of the image ({words})" in replace(e, feature_names=names).sentences[0]
     alone = replace(e[1], elements=np.zeros_like(e[1].elements), subset=np.array([[True, False, False]]))
-    assert "No part of the 1 superpixel stands out" in alone.sentences[0]
+    assert alone.sentences[0].startswith("There is only one superpixel. Change 100 % of the image: ")
 
 
 @LAYOUTS

@@ -67,7 +67,8 @@ def test_classes_are_named():
     both = mixed().to_shap()
     assert both.output_names == "the explained output"
     assert list(both.instance_names[:2]) == ["row 0: P(benign)", "row 1: P(malignant)"]
-    assert mixed(kind="output", target_names=("y",)).to_shap().output_names == "the output"
+    assert mixed(kind="output", target_names=("y",)).to_shap().output_names == "y"
+    assert mixed(kind="output", target_names=("0",)).to_shap().output_names == "the output"
 
 
 def test_the_bars_are_mean_scores():
@@ -85,6 +86,20 @@ def test_the_bars_of_one_row_are_its_scores_beside_its_values():
     assert [label.get_text() for label in axis.get_yticklabels()[:3]] == [
         *("high = grade", "800 = income", "green = colour"),
     ]
+
+
+def test_the_bars_of_one_row_have_times_and_words_whole():
+    """Shap takes zeros off the end of any text, as if it were a decimal."""
+    moments = np.array(["2024-01-10", "2024-01-11", "NaT", "2024-01-12", "2024-01-13"], "datetime64[us]")
+    inputs = mixed().inputs.copy()
+    inputs[:, 0] = np.where(np.isnat(moments), np.nan, moments.astype(np.int64))
+    e = mixed(inputs=inputs, kinds={"0": "date"}, categories={"1": ("A320", "mid", "high")})
+    axis = shap.plots.bar(e.to_shap()[0], show=False)
+    assert {label.get_text() for label in axis.get_yticklabels()} >= {"2024-01-10  = income", "A320  = grade"}
+    assert e.to_shap().display_data[:3, 0].tolist() == ["2024-01-10 ", "2024-01-11", "missing"]
+    assert e.to_shap().data[0, 0] == moments[0].astype(np.int64)
+    plt.close("all")
+    shap.plots.scatter(e.to_shap()[:, "income"], show=False)
 
 
 def test_a_beeswarm_has_every_score_in_the_colour_of_its_value():

@@ -253,6 +253,11 @@ class FittedSpace(ABC):
         return ()
 
     @property
+    def model_columns(self) -> tuple[str, ...]:
+        """Names of the columns that the model gets, where it gets a table."""
+        return self.element_names
+
+    @property
     def categories(self) -> dict[str, tuple[str, ...]]:
         """What the codes of categorical elements stand for, by the element's position."""
         return {}

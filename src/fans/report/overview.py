@@ -402,7 +402,7 @@ def _sentence(e: Explanation, section: Section, *, named: bool) -> str:
     has = [f"*{found.name}* in {_share(found.chosen, n)}" for found in leading[:MOST_NAMED]]
     n_never = n_columns - len(leading)
     if n_never:
-        has[-1] += f"; {n_never} of {n_columns} {units(e, n_columns)[1]} {'is' if n_never == 1 else 'are'} in none"
+        has[-1] += f"; {n_never:,} of {n_columns:,} {units(e, n_columns)[1]} {'is' if n_never == 1 else 'are'} in none"
     does = [f"*{found.name}*: {found.words}." for found in leading[:MOST_NAMED] if found.words not in UNTOLD]
     if leading[0].words == DEPENDS:
         does = ["What their values do depends on the class: `overview(by_class=True)` tells of each."]

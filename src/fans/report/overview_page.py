@@ -32,11 +32,11 @@ def _section(found: Overview, section: Section, top: int) -> str:
     """Return the picture of a section and its tables."""
     column, columns = units(found.explanation, 1)[1], units(found.explanation, 2)[1]
     heads = (column, "in the subset of", "mean score", f"moves {section.output} by", "rank correlation", "its values")
-    moved = "{:.3f}".format if found.explanation.kind == "probability" else number
+    moved = "{:z.3f}".format if found.explanation.kind == "probability" else number
     rows = [
         (
             *(c.name, share_text(c.chosen), bracketed(c.score, moved), bracketed(c.size, moved)),
-            *(bracketed(c.trend, "{:.2f}".format), c.words),
+            *(bracketed(c.trend, "{:z.2f}".format), c.words),
         )
         for c in section.columns
     ]

@@ -42,7 +42,9 @@ def line(e: Explanation, i: int, width: int) -> str:
     if len(found) + 1 + len(shares) <= width:
         return f"{found} {shares}"
     lines = textwrap.wrap(found, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-    return "\n".join([*lines, f"    {shares}"])
+    parts = "; ".join(part.replace(" ", "\xa0") for part in shares.split("; "))
+    shared = textwrap.wrap(parts, width, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    return "\n".join([*lines, *shared]).replace("\xa0", " ")
 
 
 SHORT = {
@@ -62,7 +64,7 @@ def _briefly(e: Explanation, i: int, most: int) -> tuple[str, str]:
     if not e.subset[i].any():
         return f"{found}; {_little(e, i, 'it').lower()}:", f"all changed, {stays} in {holds}"
     if _is_all(e, i):
-        return f"{found} by all {feature_count(e, i)}:", f"changed, {moves} in {changes}"
+        return f"{found} by {_everything(e, i)}:", f"changed, {moves} in {changes}"
     names, shows = e.chosen_names(i), e.presenter
     listing = f"{', '.join(names[:most])}, ..." if len(names) > most else listed(names, "and")
     what = shows.together(e, i) or listing
@@ -107,15 +109,21 @@ def _is_all(e: Explanation, i: int) -> bool:
     return bool((e.subset[i] | ~e[i].present[0]).all())
 
 
+def _everything(e: Explanation, i: int) -> str:
+    """Return what all features of an input are called together."""
+    words = {1: f"its only {unit_word(e, 1)}", 2: f"both {unit_word(e, 2)}"}
+    return words.get(int(e[i].present.sum()), f"all {feature_count(e, i)}")
+
+
 def _claims(e: Explanation, i: int) -> str:
     """Say how often it holds, how often it changes, and both."""
     what, who = _what(e, i), _subject(e, i)
     stays, moves = _verbs(e, i)
     if _is_all(e, i):
-        return (
-            f"No part of the {feature_count(e, i)} stands out. "
-            f"Change {what} together: {who} {moves} in {_share(e.changes[i])}."
-        )
+        n, together = int(e.subset[i].sum()), " together" if e.subset[i].sum() > 1 else ""
+        alone = {1: f"There is only one {unit_word(e, 1)}", 2: f"Neither of the {feature_count(e, i)} stands out"}
+        found = alone.get(n, f"No part of the {feature_count(e, i)} stands out")
+        return f"{found}. Change {what}{together}: {who} {moves} in {_share(e.changes[i])}."
     whole = e.presenter.together(e, i)
     only = "this part" if whole else what if e.subset[i].sum() == 1 else "these"
     return (
@@ -335,9 +343,11 @@ def outcome(e: Explanation, i: int) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number with three significant digits, without an exponent where that is short."""
+    """Write an amount with three significant digits, in thousands where it has some: 0.824, 5,340, 324,542."""
     if math.isnan(value):
         return "unknown"
+    if 1000 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
     return f"{value:.1e}" if 0 < abs(value) < 1e-4 else plain_number(value, 3)
 
 

@@ -11,7 +11,7 @@ from fans.explanation import Explanation
 from fans.report.colours import CHOSEN, INK, rgb
 from fans.report.overview import Column, Overview, Section, hundredths, units
 from fans.report.scenes import LETTER, Box, Dots, Line, Part, Scene, Text, fitted, text_width
-from fans.report.sentences import number
+from fans.report.sentences import number, percent
 from fans.types import Array
 
 FAINT, GRID, MISSING = "#51606e", "#e3e8ed", "#9aa5b1"
@@ -126,7 +126,8 @@ class _Panel:
         n, n_left = len(self.section.rows), len(self.section.columns) - len(self.columns)
         title = f"{self.section.output}: {n:,} {units(self.e, n)[0]}"
         yield Text(EDGE, self.y + 18, fitted(title[0].upper() + title[1:], WIDTH - 2 * EDGE, 15), 15, bold=True)
-        yield Text(self.bars, self.first - 10, f"{units(self.e, 2)[0]} with it in the subset", 11, FAINT)
+        yield Text(self.bars, self.first - 24, f"{units(self.e, 2)[0]} with it in the subset,", 11, FAINT)
+        yield Text(self.bars, self.first - 10, f"{percent(self.e.confidence)} interval", 11, FAINT)
         yield Text(self.words, self.first - 10, "what its values do", 11, FAINT)
         about = [f"{n_left} more {units(self.e, n_left)[1]} not shown"] if n_left else []
         if len(self.rows) < n:

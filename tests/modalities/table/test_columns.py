@@ -2,6 +2,7 @@
 
 import re
 import sys
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -327,6 +328,25 @@ def test_a_category_that_the_model_does_not_know():
     )
     with pytest.raises(fans.ModelError, match=message):
         fans.Explainer(model, towns)(towns[:2].assign(town="Mars"))
+    with pytest.raises(fans.ModelError, match="a model that takes missing values in column 'town', got ValueError"):
+        fans.Explainer(model, towns)(towns[:2].assign(town=pd.Series([None, "Oslo"], index=towns.index[:2])))
+
+
+def test_what_a_library_says_is_told_without_its_trace():
+    xgboost = pytest.importorskip("xgboost")
+    frame = pd.DataFrame({"town": pd.Categorical(["a", "b"] * 30), "debt": np.linspace(-1, 1, 60)})
+    model = xgboost.XGBClassifier(n_estimators=2, enable_categorical=True, n_jobs=1).fit(frame, frame["debt"] > 0)
+    unknown = frame.assign(town=pd.Categorical(["z", "b"] * 30))
+    with pytest.raises(fans.ModelError, match=r"^[^\n]*, got XGBoostError: Found a category [^\n]*`z`; pass a [\w ]+$"):
+        fans.Explainer(model, unknown)
+
+
+@pytest.mark.parametrize("make", [extreme, boosted])
+def test_an_estimator_that_is_not_fitted(make):
+    with pytest.raises(
+        fans.ModelError, match=r"a fitted model, got \w+, which is not fitted yet; call its `fit` first"
+    ):
+        fans.Explainer(make(), NUMBERS)
 
 
 def test_a_column_without_values_is_told_of():
@@ -336,6 +356,8 @@ def test_a_column_without_values_is_told_of():
         explainer = fans.Explainer(odds, LOANS.assign(income=NAN))
     found = explainer(LOANS[:1])
     assert found.chosen_names()[0] == "income"  # it has a value where nobody else has one
+    with pytest.warns(fans.FansWarning, match="Column 'town' of the background has no value at all.* drop it, or"):
+        fans.Explainer(odds, LOANS.assign(town=pd.Series([None] * 60, index=LOANS.index, dtype=object)))
     some = np.full((9, 8), NAN)
     some[:, 0] = range(9)
     with pytest.warns(
@@ -366,6 +388,32 @@ def test_objects_that_are_numbers_are_numbers():
     assert model.fed[0]["a"].dtype == float
     with pytest.raises(fans.InputError, match=exactly("numbers in column 'a' of x, got str ('z')")):
         fans.Explainer(model, frame)(pd.DataFrame({"a": pd.Series(["z"], dtype=object), "b": [1.0]}))
+
+
+@pytest.mark.parametrize("gap", [None, NAN, pd.NA, Decimal("NaN")], ids=str)
+def test_an_array_of_objects_is_numbers_with_gaps(gap):
+    """As `to_numpy` of a frame of nullable numbers has it."""
+    rows = np.where(np.isnan(NUMBERS), np.array(gap, dtype=object), NUMBERS.astype(object))
+    model = Recorder(lambda a: np.isnan(a[:, 0]) * 1.0)
+    found, expected = (fans.Explainer(model, background)(background[:3]) for background in (rows, NUMBERS))
+    assert model.fed[0].dtype == np.float64
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_a_row_whose_gaps_have_no_type():
+    """As pd.DataFrame([{"income": None, ...}]) has it, of a request in JSON say."""
+    model = boosted().fit(FRAME, LABELS)
+    asked = pd.DataFrame([{"income": None, "debt": 0.5, "age": None, "rate": 1}])
+    assert asked["income"].dtype == object
+    explainer = fans.Explainer(model, FRAME)
+    np.testing.assert_array_equal(explainer(asked).scores, explainer(asked.astype(float)).scores)
+    gone: list[Any] = ["since", "wait", "grade"]
+    empty = LOANS[:1].copy()
+    empty.loc[:, gone] = None
+    times = empty.astype(dict.fromkeys(gone, object))
+    times[gone] = pd.DataFrame([[None] * 3], index=times.index, columns=gone, dtype=object)
+    asks = fans.Explainer(odds, LOANS)
+    np.testing.assert_array_equal(asks(times).scores, asks(empty).scores)
 
 
 def test_more_columns_than_rows_to_tell_them_apart_by():

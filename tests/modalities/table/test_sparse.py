@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,25 @@ def test_a_text_pipeline(make):
     assert any(f"*{name}*" in found.sentences[1] for name in telling)
 
 
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_raw_boosters(library):
+    module = pytest.importorskip(library)
+    rows = sparse.csr_matrix(np.random.default_rng(0).poisson(0.7, (80, 6)).astype(float))
+    labels = (rows.toarray()[:, 2] > 0).astype(int)
+    make = module.XGBClassifier if library == "xgboost" else partial(module.LGBMClassifier, verbose=-1)
+    model = make(n_estimators=5, n_jobs=1).fit(rows, labels)
+    raw = model.get_booster() if library == "xgboost" else model.booster_
+    inputs = rows[np.flatnonzero(labels)[:3]]
+    found, expected = (fans.Explainer(one, rows)(inputs) for one in (raw, model))
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    assert all("x3" in found.chosen_names(i) for i in range(3))
+    with pytest.raises(fans.ModelError, match=r"the 6 columns that the Booster was trained on, got 4: \['x1', 'x2"):
+        fans.Explainer(raw, rows[:, :4])
+    wide = sparse.csr_matrix(np.ones((5, 4000)))
+    with pytest.raises(fans.ModelError, match=r"got 4,000: \[.*'x20'\] and 3,980 more; pass a background"):
+        fans.Explainer(raw, wide)
+
+
 def test_counts_through_a_pipeline_are_weighed_anew_without_the_missing_words():
     vectorizer = CountVectorizer().fit(SENTENCES)
     train = vectorizer.transform(SENTENCES)
@@ -487,6 +507,7 @@ def test_what_was_done_before_a_failure_is_kept():
 
 PEAK = """
 import sys, tracemalloc
+from functools import partial
 from pathlib import Path
 import numpy as np
 from scipy import sparse

@@ -53,11 +53,13 @@ class Column(ABC):
     Attributes:
         subtracts: whether the difference of two numbers means something; else they only are the same or not.
         between: whether a value between two others may be made up.
+        has_values: of words, whether the background has any, and not only missing ones.
         kind: what its numbers are, if more than numbers: times in microseconds, or codes in order.
     """
 
     subtracts: ClassVar[bool] = True
     between: ClassVar[bool] = False
+    has_values: bool = True
 
     def __init__(self, name: str, background: "Series") -> None:
         self.name = name
@@ -67,6 +69,10 @@ class Column(ABC):
     def kind(self) -> Kind:
         """What its numbers are."""
         return ""
+
+    def gaps(self, numbers: Tensor) -> Tensor:
+        """Tell which of its numbers stand for a missing value."""
+        return is_missing(numbers)
 
     @property
     def words(self) -> tuple[str, ...] | None:
@@ -108,7 +114,7 @@ class Numbers(Column):
 
     def encode(self, column: "Series", what: str) -> Floats:
         """Return the numbers themselves."""
-        if column.dtype.kind not in "iufb" and not holds_numbers(column):
+        if column.dtype.kind not in "iufb" and not holds_numbers(column) and column.notna().any():
             raise InputError(f"Expected numbers in column {self.name!r} of {what}, got {_description(column)}")
         return marked(column.to_numpy(dtype=float, na_value=np.nan))
 
@@ -193,7 +199,8 @@ class Words(Column):
             self._known = pd.Series(known, dtype=self.dtype).sort_values(ignore_index=True)
         except TypeError:  # they have no order among themselves
             self._known = pd.Series(known, dtype=self.dtype)
-        self.n_known = len(self._known) + bool(background.isna().any())
+        gone = background.isna()
+        self.n_known, self.has_values = len(self._known) + bool(gone.any()), not gone.all()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -201,6 +208,10 @@ class Words(Column):
         return tuple(
             "missing" if gone else str(word) for word, gone in zip(self._known, self._known.isna(), strict=True)
         )
+
+    def gaps(self, numbers: Tensor) -> Tensor:
+        """Tell which codes stand for a missing value."""
+        return torch.tensor(self._known.isna().tolist())[numbers.long()]
 
     def encode(self, column: "Series", what: str) -> Floats:
         """Return codes; values not seen before get new ones."""

@@ -36,8 +36,8 @@ class TablePresenter(Presenter):
     def shap_data(self, e: Explanation) -> dict[str, Array]:
         """Return the values `(B, F)` of features as numbers, `data`, and as they are read, `display_data`.
 
-        Numbers are read as such, which shap needs for its axes; of categories `data` has the codes, of groups of
-        columns the places of their texts in the alphabet.
+        Numbers are read as such, which shap needs for its axes; of categories `data` has the codes, of times the
+        microseconds, of groups of columns the places of their texts in the alphabet.
         """
         data = np.empty(e.scores.shape)
         display = np.empty(e.scores.shape, dtype=object)
@@ -46,8 +46,14 @@ class TablePresenter(Presenter):
             texts = [e.value(i, f) for i in range(len(e))]
             grouped = len(places) > 1
             data[:, f] = np.unique(texts, return_inverse=True)[1] if grouped else e.inputs[:, places[0]]
-            display[:, f] = texts if grouped or str(places[0]) in e.categories else data[:, f]
+            has_words = grouped or str(places[0]) in e.categories or str(places[0]) in e.kinds
+            display[:, f] = [_whole(text) for text in texts] if has_words else data[:, f]
         return {"data": data, "display_data": display}
+
+
+def _whole(text: str) -> str:
+    """Return a text that shap shows whole: it cuts zeros off the end, as if "2020-01-10" were a decimal."""
+    return f"{text} " if text.endswith(("0", ".")) else text
 
 
 def node_title(e: Attribution, i: int) -> str:

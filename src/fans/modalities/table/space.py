@@ -1,7 +1,9 @@
 """Tables: columns of NumPy arrays, torch tensors or pandas frames."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard
 
@@ -23,7 +25,17 @@ from fans.modalities.base import (
     refuse_empty,
     shape_of,
 )
-from fans.modalities.table.columns import MISSING, Column, Numbers, Words, column_of, is_missing, with_gaps
+from fans.modalities.table.columns import (
+    MISSING,
+    Column,
+    Floats,
+    Numbers,
+    Words,
+    column_of,
+    is_missing,
+    marked,
+    with_gaps,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,6 +131,8 @@ class FittedTable(FittedSpace):
     def _learn_scales(self, rows: Tensor) -> None:
         """Find the mean and spread of each column's known values."""
         known = ~is_missing(rows)
+        if self._kinds:
+            known &= torch.tensor([kind.has_values for kind in self._kinds])
         self._n_rows, self._n_known = len(rows), known.sum(0)
         if not known.any():
             raise InputError(
@@ -131,7 +145,7 @@ class FittedTable(FittedSpace):
                 f"Column{'s' if len(empty) > 1 else ''} {', '.join(map(repr, empty[:5]))} "
                 f"{f'and {len(empty) - 5} more ' if len(empty) > 5 else ''}of the background "
                 f"{'have' if len(empty) > 1 else 'has'} no value at all, only missing ones, so that any other value is "
-                "compared with none; drop them, or pass rows that have some"
+                f"compared with none; drop {'them' if len(empty) > 1 else 'it'}, or pass rows that have some"
             )
         n = self._n_known.clamp(min=1)
         self._mean = torch.where(known, rows, 0.0).sum(0) / n
@@ -154,7 +168,7 @@ class FittedTable(FittedSpace):
             names = tuple(table.columns if table.columns is not None else [f"x{j + 1}" for j in range(shape[1])])
         if len(names) != shape[1]:
             raise InputError(f"Expected {shape[1]} names in `columns`, one per column, got {len(names)}")
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, n in Counter(names).items() if n > 1)
         if twice:
             raise InputError(f"Expected a name of its own for each column, got several of {twice}; rename them")
         return names
@@ -242,6 +256,8 @@ class FittedTable(FittedSpace):
             )
         shape_of(inputs, what)
         array = np.array(inputs)
+        if array.dtype == object:
+            return _from_objects(array, what)
         if array.dtype.kind not in "fiub":
             raise InputError(
                 f"Expected numbers in {what}, got {array.dtype}; pass a pandas frame for columns of text or categories"
@@ -253,12 +269,15 @@ class FittedTable(FittedSpace):
     def _encode_frame(self, frame: "pd.DataFrame", what: str) -> Tensor:
         names = tuple(map(label_text, frame.columns))
         if sorted(names) == sorted(self._columns):
-            frame = frame.iloc[:, [names.index(c) for c in self._columns]]
+            place = {name: j for j, name in enumerate(names)}
+            frame = frame if names == self._columns else frame.iloc[:, [place[c] for c in self._columns]]
         elif self.named or len(names) != len(self._columns):
             missing = [c for c in self._columns if c not in names]
             surplus = [c for c in names if c not in self._columns or names.count(c) > 1]
             problem = f"missing: {missing}" if missing else f"drop: {surplus}"
             raise InputError(f"Expected the background's columns in {what}, got {list(names)}; {problem}")
+        if all(isinstance(kind, Numbers) for kind in self._kinds) and all(map(_is_plain, frame.dtypes)):
+            return torch.from_numpy(marked(frame.to_numpy(dtype=float)))
         kinds = self._kinds or [Numbers(name, frame.iloc[:, j]) for j, name in enumerate(self._columns)]
         rows = np.empty(frame.shape)
         for j, kind in enumerate(kinds):
@@ -369,7 +388,7 @@ class FittedTable(FittedSpace):
 
     def oddities(self, rows: Tensor) -> list[Oddity]:
         """Return missing values, and categories that the background does not have."""
-        gaps, out = is_missing(rows), []
+        gaps, out = self._gaps(rows), list[Oddity]()
         new = torch.stack([self._is_new(j, rows[:, j]) for j in range(rows.shape[1])], 1)
         if gaps.any():
             names = [self._columns[j] for j in gaps.any(0).nonzero()[:, 0].tolist()]
@@ -383,6 +402,12 @@ class FittedTable(FittedSpace):
             ignore = 'have the model ignore it, e.g. by OneHotEncoder(handle_unknown="ignore")'
             out.append(Oddity(new.any(1), what, f"leave such inputs out, or {ignore}"))
         return out
+
+    def _gaps(self, rows: Tensor) -> Tensor:
+        """Tell which values of rows are missing, be it a word among words."""
+        if not self._kinds:
+            return is_missing(rows)
+        return torch.stack([kind.gaps(rows[:, j]) for j, kind in enumerate(self._kinds)], 1)
 
     def _is_new(self, j: int, numbers: Tensor) -> Tensor:
         """Tell which values of a column are words that the background does not have."""
@@ -411,6 +436,27 @@ class FittedTable(FittedSpace):
         if other:
             return f"column {other[0]!r} has no numbers"
         return "the background has missing values" if self._n_known.min() < self._n_rows else ""
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Tell whether NumPy has a column of this type as numbers."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "iufb"
+
+
+def _from_objects(array: np.ndarray[Any, Any], what: str) -> Floats:
+    """Return an array of any objects as numbers, None and pandas' NA as NaN: what a frame with gaps turns into."""
+    out = np.empty(array.shape)
+    for place, value in np.ndenumerate(array):
+        if value is None or type(value).__name__ == "NAType":
+            out[place] = np.nan
+        elif isinstance(value, Real | Decimal):
+            out[place] = float(value)
+        else:
+            raise InputError(
+                f"Expected numbers in {what}, got {value!r} ({type(value).__name__}) at {place}; pass a pandas frame "
+                "for columns of text or categories"
+            )
+    return out
 
 
 def _id(label: Any) -> int | str:

@@ -80,6 +80,11 @@ class FittedSparse(_Columns):
         """How many columns the table has."""
         return int(self.background.shape[1])
 
+    @property
+    def model_columns(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return self.names_of(np.arange(self.n_columns))
+
     def names_of(self, columns: Array) -> tuple[str, ...]:
         """Return what some columns are called."""
         return tuple(self._names[j] if self._names else f"x{j + 1}" for j in columns.tolist())
@@ -98,7 +103,7 @@ class FittedSparse(_Columns):
     @cached_property
     def _place(self) -> dict[str, int]:
         """The column of each name."""
-        return {name: j for j, name in enumerate(self.names_of(np.arange(self.n_columns)))}
+        return {name: j for j, name in enumerate(self.model_columns)}
 
     def bind_model(self, caller: Caller) -> "FittedSparse":
         """Refuse a torch module, which takes tensors."""
