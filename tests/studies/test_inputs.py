@@ -9,10 +9,10 @@ import pytest
 
 from fans.datasets import load_graph
 from fans.errors import InputError
-from fans.studies import Dataset, load, names
+from fans.studies import Dataset, load, tables
 from fans.studies.graphs import nodes_in_order
 
-DATASETS = [dataset for name in names() for dataset in load(name).datasets]
+DATASETS = [dataset for name in tables() for dataset in load(name).datasets]
 
 
 def made(**changes: Any) -> Dataset:

@@ -171,7 +171,9 @@ class Chart:
                 (handles[line.name],) = axis.plot(
                     line.x, line.y, ls=shape, marker="o" if line.dots else ".", ms=5, label=literal(line.name), **style
                 )
-                if len(line.low):
+                if len(line.low) and line.dots:
+                    axis.vlines(line.x, line.low, line.high, color=colour, lw=1.2)
+                elif len(line.low):
                     axis.fill_between(line.x, line.low, line.high, color=colour, alpha=0.12, lw=0)
             _finish(axis, panel)
         figure.legend(
@@ -201,8 +203,8 @@ def _finish(ax: Any, panel: Panel) -> None:
         ax.set_xticks([at for at, _ in panel.ticks], [literal(word) for _, word in panel.ticks], fontsize=8)
     for at, word in panel.marks:
         ax.axvline(at, color=FAINT, lw=0.8, ls=":")
-        style = {"fontsize": 7, "color": FAINT, "rotation": 90, "ha": "right", "va": "top"}
-        ax.annotate(literal(word), (at, 1.0), xycoords=("data", "axes fraction"), **style)
+        style = {"fontsize": 7, "color": FAINT, "rotation": 90, "ha": "right", "va": "bottom", "zorder": 1}
+        ax.annotate(literal(word), (at, 0.02), xycoords=("data", "axes fraction"), **style)
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,22 @@ FOLDER = Path(__file__).parent / "paper"
 def names() -> list[str]:
     """Return the names of all studies that `find_study` knows without a file."""
     registered = [kind for kind, member in Study.kinds.items() if not inspect.signature(member).parameters]
-    return sorted([*(path.stem for path in FOLDER.glob("*.yaml")), *registered])
+    return sorted([*tables(), *registered])
+
+
+def tables() -> list[str]:
+    """Return the names of those that `load` knows: our tables."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def find_study(name: str | Path) -> Study:
     """Return a study: one by name, a table's file (`.yaml`), or the one that a module defines (`.py`)."""
     if str(name).endswith(".py"):
         return _defined(Path(name))
-    return Study.kinds[str(name)]() if name in Study.kinds and name in names() else load(name)
+    if str(name).endswith(".yaml"):
+        return load(name)
+    known = choose("the experiment", str(name), names())
+    return Study.kinds[known]() if known in Study.kinds else load(known)
 
 
 def _defined(path: Path) -> Study:
@@ -49,14 +57,14 @@ def load(name: str | Path) -> TableStudy:
 
     A file that `extends` one of ours has all of it, with its own rows added and its own other entries instead.
     """
-    path = Path(name) if str(name).endswith(".yaml") else FOLDER / f"{choose('the experiment', name, names())}.yaml"
+    path = Path(name) if str(name).endswith(".yaml") else FOLDER / f"{choose('the experiment', name, tables())}.yaml"
     if not path.is_file():
         raise InputError(f"Expected an experiment's file, got none at {path}; fans list experiments has ours")
     text = _parse(path)
     own = [] if path.parent == FOLDER else text.pop("rows", [])
     stem, base = path.stem, text.pop("extends", None)
     if base is not None:
-        stem = choose(f"`extends` in {path.name}", base, names())
+        stem = choose(f"`extends` in {path.name}", base, tables())
         text = _parse(FOLDER / f"{stem}.yaml") | text
     text["rows"] = [*text.get("rows", []), *own]
     foreign = {} if path.parent == FOLDER else {"file": str(path.resolve())}
