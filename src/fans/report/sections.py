@@ -276,6 +276,12 @@ def _as_file(figure: Any, kind: str) -> bytes:
     return written.getvalue()
 
 
+def drawn_files(figure: Chart | Gallery) -> dict[str, bytes]:
+    """Return a figure as files by name: vectors, pixels and numbers."""
+    files = {f"{figure.name}.{kind}": figure.drawn(kind) for kind in ("svg", "pdf", "png")}
+    return files | {f"{figure.name}.csv": figure.comma_separated().encode()}
+
+
 @dataclass(frozen=True)
 class Section:
     """All that is said of a study.
