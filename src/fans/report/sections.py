@@ -270,9 +270,12 @@ def _pixels(picture: Array) -> "list[tuple[tuple[int, int], float]]":
 
 def _as_file(figure: Any, kind: str) -> bytes:
     """Return a figure of matplotlib as a file, the same each time."""
+    import matplotlib as mpl
+
     written = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(written, format=kind, dpi=130, metadata=undated.get(kind, {}))
+    with mpl.rc_context({"svg.hashsalt": "fans"}):  # names within the file are random otherwise
+        figure.savefig(written, format=kind, dpi=130, metadata=undated.get(kind, {}))
     return written.getvalue()
 
 

@@ -378,7 +378,7 @@ function asOne(panels, columns, chart, hidden) {
   const height = Math.max(rows * HEIGHT, 20 + 18 * names.length);
   const whole = svgElement("svg", { xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height });
   const style = getComputedStyle(document.documentElement);
-  whole.append(svgElement("rect", { width, height, fill: "var(--paper)" }));
+  whole.append(svgElement("title", {}, chart.title), svgElement("rect", { width, height, fill: "var(--paper)" }));
   panels.forEach((panel, i) => {
     const group = svgElement("g", { transform: `translate(${(i % columns) * WIDTH} ${Math.floor(i / columns) * HEIGHT})` });
     group.append(...[...panel.cloneNode(true).childNodes].filter((node) => !node.matches(".at, .folded")));
