@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--split", help="of a citation graph's nodes: planetoid or larger (larger)")
     train.set_defaults(run=_train)
     run = commands.add_parser("run", help="run an experiment of the paper; goes on where it was stopped")
-    run.add_argument("experiment", help="see: fans list experiments; or a file of your own, .yaml or .py")
+    run.add_argument("experiment", help="see: fans list experiments; paper: all; or a file of your own, .yaml or .py")
     run.add_argument("--out", type=Path, help="folder of the run (runs/EXPERIMENT)")
     run.add_argument("--n", type=int, help="inputs of every dataset (the experiment's own)")
     run.add_argument("--only", nargs="+", metavar="DATASET", help="some of the datasets")
@@ -68,9 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--dry-run", action="store_true", help="show the plan and its cost in model evaluations")
     run.set_defaults(run=_run)
     report = commands.add_parser(
-        "report", help="print runs' tables beside the paper's; write them as CSV, Markdown, HTML"
+        "report", help="print runs' results beside the paper's; write them as files and one HTML page"
     )
     report.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    report.add_argument(
+        "--html", type=Path, metavar="FILE", help="the page (report.html in the run's folder; of several, paper.html)"
+    )
     report.add_argument(
         "--verify", type=int, metavar="K", help="compute K random cells of each again; fails on a difference"
     )
@@ -126,8 +129,11 @@ def _train(chosen: argparse.Namespace) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     from fans import runs
-    from fans.studies import Asked, find_study, results
+    from fans.studies import Asked, find_study, results, suites
 
+    if chosen.experiment in suites.SUITES:
+        _run_suite(chosen)
+        return
     study = find_study(chosen.experiment)
     folder = chosen.out or Path("runs") / (Path(chosen.experiment).stem + ("_tuning" if chosen.tune else ""))
     asked = Asked(chosen.n, chosen.only, chosen.rows, chosen.tune, chosen.size)
@@ -136,7 +142,22 @@ def _run(chosen: argparse.Namespace) -> None:
         print(runs.describe(run, chosen.workers))
         return
     run.work(study.do, workers=chosen.workers, tell=_tell, every=30.0)
-    _show(results.opened(folder))
+    done = results.opened(folder)
+    _show(done)
+    print(f"One page: {results.write_page([done])}")
+
+
+def _run_suite(chosen: argparse.Namespace) -> None:
+    from fans.studies import Asked, suites
+
+    given = [name for name in ("n", "only", "rows", "tune") if getattr(chosen, name)]
+    if given:
+        raise InputError(
+            f"Expected `fans run {chosen.experiment}` with --quick, --full or neither, got --{given[0]}; "
+            "run one of its studies alone for that"
+        )
+    folder, asked = chosen.out or Path("runs") / chosen.experiment, Asked(size=chosen.size)
+    suites.run(chosen.experiment, asked, folder, workers=chosen.workers, tell=_tell, dry=chosen.dry_run)
 
 
 def _report(chosen: argparse.Namespace) -> None:
@@ -144,13 +165,15 @@ def _report(chosen: argparse.Namespace) -> None:
     from fans.studies import find_study, results
 
     study = find_study(chosen.study) if chosen.study is not None else None
-    for run in [results.opened(folder) for folder in chosen.folders]:
+    opened = [results.opened(folder) for folder in chosen.folders]
+    for run in opened:
         _show(run)
         if chosen.against is not None:
             _tell(text(results.against(run, chosen.against)))
         if chosen.verify is not None:
             for line in results.verify(run, chosen.verify, study=study):
                 _tell(line)
+    print(f"One page: {results.write_page(opened, chosen.html)}")
 
 
 def _show(run: "Run") -> None:

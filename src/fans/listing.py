@@ -11,7 +11,7 @@ import fans.methods  # noqa: F401 - registers the methods
 from fans.datasets import GraphDataset, ImageDataset
 from fans.methods.base import Method
 from fans.metrics import Metric
-from fans.studies import names
+from fans.studies import names, suites
 
 INDENT = " " * 6
 
@@ -47,7 +47,11 @@ def _datasets() -> list[_Entry]:
 
 
 def _experiments() -> list[_Entry]:
-    return [_Entry(name, f"fans run {name}") for name in names()]
+    several = [
+        _Entry(suite, f"fans run {suite}", f"All of these, and one page of them: {', '.join(suites.members(suite))}")
+        for suite in suites.SUITES
+    ]
+    return [*(_Entry(name, f"fans run {name}") for name in names()), *several]
 
 
 def _members(kind: Any) -> list[Any]:

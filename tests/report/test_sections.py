@@ -32,6 +32,7 @@ def test_a_chart_is_numbers():
 @pytest.mark.parametrize(("kind", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
 def test_a_chart_is_a_picture(kind, start):
     assert chart().drawn(kind).startswith(start)
+    assert chart().drawn(kind) == chart().drawn(kind)
 
 
 def test_ours_comes_last_and_has_a_colour_of_its_own():

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fans.errors import InputError
-from fans.report.figures import plot_curves
-from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, html, markdown, number, text
+from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, markdown, number, text
 
 
 def made(value: float, n: int = 5) -> Entry:
@@ -87,15 +86,10 @@ def test_comma_separated_values_read_back():
     assert rows[2]["paper"] == ""
 
 
-def test_text_and_page():
+def test_text():
     assert "*70.0 [69.0, 71.0] / -" in text(TABLE)
     assert "+60.8 [59.8, 61.8] / 61.0" in text(TABLE)
     assert text(TABLE).endswith("IR: what it is\na note\n")
-    page = html(TABLE)
-    assert "<b>70.0</b> [69.0, 71.0] / -" in page
-    assert "<tr class='group'><td>three</td>" in page
-    assert "<li>a note</li>" in page
-    assert "http" not in page  # self-contained
 
 
 STEADY = {"good": 0.4, "fair": 0.3, "near": 0.2, "poor": 0.1, "blind": 0.0, "same": 0.0}
@@ -129,7 +123,6 @@ def test_a_table_says_where_a_trivial_control_is_best():
     ]
     assert told in text(CONTROLLED).splitlines()
     assert f"- {told}" in markdown(CONTROLLED).splitlines()
-    assert "no row beats blind or same in MS; there only rows count" in html(CONTROLLED)
     assert "| blind | 35.0 [34.0, 36.0] | 0 [-1.00, 1.00] |" in markdown(CONTROLLED)  # no mark
     rows = list(csv.DictReader(io.StringIO(comma_separated(CONTROLLED))))
     assert {row["won by"] for row in rows if row["metric"] == "MS"} == {"blind; same"}
@@ -157,19 +150,3 @@ def test_without_a_reference_nothing_counts_where_a_trivial_control_is_best():
     assert replace(CONTROLLED, rows=[("blind", ""), ("same", "")]).remarks()[1:] == []  # nothing to beat them
     with pytest.raises(InputError, match="`within` of at least 0, got -1"):
         Faithful("IR", -1)
-
-
-def test_curves_are_the_entries_of_their_columns():
-    pytest.importorskip("matplotlib")
-    values = {("a", "5 %"): 0.1, ("a", "10 %"): 0.3, ("b", "5 %"): 0.2, ("b", "10 %"): 0.25}
-    entries = {(row, "one", column): entry(np.array([value])) for (row, column), value in values.items()}
-    heads = [Heading("5 %", higher_is_better=True), Heading("10 %", higher_is_better=True)]
-    table = Table("T", ["one"], heads, [("a", ""), ("b", ""), ("never run", "")], entries)
-    curve = {"title": "FID+", "x": "share", "columns": {5: "5 %", 10: "10 %"}}
-    picture = io.BytesIO()
-    figure = plot_curves(table, [curve], picture)
-    (axis,) = figure.axes
-    drawn = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()}
-    assert drawn == {"a": ([5, 10], [0.1, 0.3]), "b": ([5, 10], [0.2, 0.25])}
-    assert axis.get_title() == "FID+, one"
-    assert picture.getvalue()[1:4] == b"PNG"

@@ -955,9 +955,9 @@ def test_costs_of_nothing(tmp_path, monkeypatch):
     assert progress(run) == "1 of 4 cells, 25% of the evaluations; left: about 6 s"
 
 
-def test_spans():
+def testspans():
     seconds = (0.2, 99, 100, 5940, 6000, 359000, 1e6)
-    assert [_pace._span(s) for s in seconds] == ["0 s", "99 s", "2 min", "99 min", "1.7 h", "99.7 h", "11.6 days"]
+    assert [_pace.span(s) for s in seconds] == ["0 s", "99 s", "2 min", "99 min", "1.7 h", "99.7 h", "11.6 days"]
 
 
 def test_a_dry_run_in_words(tmp_path, monkeypatch):

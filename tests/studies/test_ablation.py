@@ -64,8 +64,8 @@ def test_the_paper_s_claims_hold_where_its_numbers_do(tmp_path):
     section = Ablation.section(run)
     assert "Citeseer: FID+ by -0.0" in section.claims[0].found
     assert "N = 30" in section.claims[0].found
-    assert section.facts["inputs"].startswith("Citeseer, chain: 30, Pubmed, chain: 30")
-    assert section.facts["command"] == "fans run ablation --n 30"
+    assert section.facts["Inputs"].startswith("Citeseer, chain: 30; Pubmed, chain: 30")
+    assert section.facts["Command"] == "fans run ablation --n 30"
 
 
 @pytest.mark.parametrize(

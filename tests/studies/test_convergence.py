@@ -128,7 +128,7 @@ def test_the_section_says_how_far_masks_moved_and_draws(tmp_path):
     assert len(line.x) == 50
     assert line.y[0] == pytest.approx(-9)
     assert len(shares.panels) == 2
-    assert section.facts["inputs"] == "MNIST, |E| = 20: 6, MNIST, |E| = 200: 6, MNIST, |E| = 2,000: 6"
+    assert section.facts["Inputs"] == "MNIST, |E| = 20: 6; MNIST, |E| = 200: 6; MNIST, |E| = 2,000: 6"
     for chart in section.charts:
         assert chart.drawn("png").startswith(b"\x89PNG")
 

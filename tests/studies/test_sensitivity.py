@@ -90,7 +90,7 @@ def test_the_section_says_what_changes(tmp_path):
     assert "IR by -48%" in section.claims[4].found
     of_c = next(sentence for sentence in section.summary if "c by default 0.1" in sentence)
     assert "PNS 0.900 [0.900, 0.900], N = 6 at 0.100, 0.999 at 0.001 and 0.200 at 0.8" in of_c
-    assert section.facts["inputs"] == "MNIST, chain: 6, MNIST, relaxation: 6"
+    assert section.facts["Inputs"] == "MNIST, chain: 6; MNIST, relaxation: 6"
 
 
 def test_the_figures_mark_the_rules(tmp_path):

@@ -362,7 +362,7 @@ def test_from_a_run_to_its_table_and_proof(tmp_path, capsys):
     assert "FANS less each other row" in capsys.readouterr().out
     assert main(["report", str(folder), "--against", "FAN"]) == 1
     assert "a row of the run to be one of 'IG', 'random (control)', 'FANS', got 'FAN'" in capsys.readouterr().err
-    assert "Fashion-MNIST" in (folder / "table.html").read_text()
+    assert "Fashion-MNIST" in (folder / "report.html").read_text()
     assert main(["run", str(file), "--out", str(folder), "--rows", "Saliency"]) == 0
     assert len(Run.open(folder).records()) == 8
     capsys.readouterr()
@@ -416,7 +416,7 @@ def test_a_report_says_where_a_trivial_control_is_best(tmp_path, capsys):
     )
     assert told in capsys.readouterr().out.splitlines()
     assert f"- {told}" in (folder / "table.md").read_text().splitlines()
-    assert told.partition(";")[0] in (folder / "table.html").read_text()
+    assert told.partition(";")[0] in (folder / "report.html").read_text()
     lines = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
     places = {(e["metric"], e["method"]): e["place"] for e in lines if e["statistic"] == "mean" and e["place"]}
     assert places == {("IR", "IG"): "1", ("IR", "Saliency"): "2", ("MS", "IG"): "1"}

@@ -1,19 +1,18 @@
 """Pictures of explanations (matplotlib)."""
 
 import io
-import itertools
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fans.errors import InputError, extra
 from fans.explanation import Explanation
 from fans.files import write
-from fans.report.colours import CHOSEN, FAINT, INK, LINES, OTHER
+from fans.report.colours import CHOSEN, FAINT, INK, OTHER
 from fans.report.scenes import Box, Dots, Line, Part, Scene, Text
 from fans.report.sentences import (
     chosen_count,
@@ -29,7 +28,6 @@ from fans.report.sentences import (
     shortened,
     stability_text,
 )
-from fans.report.tables import Table
 
 MOST_PANELS = 12
 """Inputs that one figure shows."""
@@ -62,38 +60,6 @@ def plot_history(e: Explanation, path: str | Path | None = None) -> Any:
     axis.margins(x=0.02)
     axis.legend(frameon=False, fontsize=8.5)
     return written(figure, path)
-
-
-def plot_curves(table: Table, curves: Sequence[Mapping[str, Any]], file: BinaryIO | None = None) -> Any:
-    """Draw some columns of a table as curves, a line a method: datasets below each other, curves side by side.
-
-    Args:
-        table: whose entries are drawn.
-        curves: each a `title`, what `x` is, and the `columns` at every value of x.
-        file: what to write it into, open for bytes.
-    """
-    figure = new_figure("curves", (4.2 * len(curves) + 2.2, 2.9 * len(table.datasets)))
-    axes = figure.subplots(len(table.datasets), len(curves), squeeze=False, sharex=True, sharey="row")
-    styles = [(colour, dash) for dash in ("-", "--", ":") for colour in LINES]
-    names = [row for row, _ in table.rows if any(place[0] == row for place in table.entries)]
-    for i, dataset in enumerate(table.datasets):
-        for j, curve in enumerate(curves):
-            axis = axes[i][j]
-            for name, (colour, dash) in zip(names, itertools.cycle(styles), strict=False):
-                found = {x: table.entries.get((name, dataset, column)) for x, column in curve["columns"].items()}
-                points = [(x, e.value) for x, e in found.items() if e]
-                if points:
-                    axis.plot(*zip(*points, strict=True), color=colour, ls=dash, lw=1.4, marker=".", ms=4, label=name)
-            axis.set_title(f"{curve['title']}, {dataset}", fontsize=9, color=INK)
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.tick_params(labelsize=8, colors=FAINT)
-    for axis, curve in zip(axes[-1], curves, strict=True):
-        axis.set_xlabel(curve["x"], fontsize=8.5, color=INK)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=8)
-    if file is not None:
-        figure.savefig(file, dpi=130)
-    return figure
 
 
 def _held(loss: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

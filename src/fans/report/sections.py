@@ -272,10 +272,19 @@ def _pixels(picture: Array) -> "list[tuple[tuple[int, int], float]]":
 
 def _as_file(figure: Any, kind: str) -> bytes:
     """Return a figure of matplotlib as a file, the same each time."""
+    import matplotlib as mpl
+
     written = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(written, format=kind, dpi=130, metadata=undated.get(kind, {}))
+    with mpl.rc_context({"svg.hashsalt": "fans"}):  # names within the file are random otherwise
+        figure.savefig(written, format=kind, dpi=130, metadata=undated.get(kind, {}))
     return written.getvalue()
+
+
+def drawn_files(figure: Chart | Gallery) -> dict[str, bytes]:
+    """Return a figure as files by name: vectors, pixels and numbers."""
+    files = {f"{figure.name}.{kind}": figure.drawn(kind) for kind in ("svg", "pdf", "png")}
+    return files | {f"{figure.name}.csv": figure.comma_separated().encode()}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tables of results as text, Markdown, CSV and HTML, from plain entries."""
+"""Tables of results as text, Markdown and CSV, from plain entries."""
 
 import csv
 import io
@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Literal
 
 import numpy as np
@@ -108,6 +107,8 @@ class Table:
         notes: sentences below it.
         trivial: rows that know nothing of the model: controls, never marked.
         faithful: which rows count where one of them is best; without it none does.
+        folded: groups of rows that a page shows only when asked.
+        own: groups of rows that a page lets stand out.
     """
 
     title: str
@@ -119,6 +120,8 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
     trivial: Collection[str] = ()
     faithful: Faithful | None = None
+    folded: Collection[str] = ()
+    own: Collection[str] = ()
 
     def size(self, dataset: str) -> int:
         """Return how many inputs the largest entry of a dataset has."""
@@ -213,7 +216,7 @@ class Table:
         ]
 
 
-def listed(words: Sequence[str], last: str) -> str:
+def listed(words: Sequence[str], last: str = "and") -> str:
     """Return words as a list in a sentence, `last` before the last of them."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
@@ -271,30 +274,3 @@ def comma_separated(table: Table) -> str:
                 name = heading.name.removesuffix(f", {e.statistic}")
                 writer.writerow([dataset, row, name, e.statistic, *numbers, e.n, paper, places.get(row, ""), won])
     return out.getvalue()
-
-
-_STYLE = """
-body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; }
-table { border-collapse: collapse; margin-bottom: 2em; }
-th, td { padding: 3px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
-tr.group td { border-top: 2px solid #999; }
-"""
-
-
-def html(table: Table) -> str:
-    """Return the table as one self-contained page."""
-    parts = [
-        f"<!doctype html><meta charset='utf-8'><title>{escape(table.title)}</title><style>{_STYLE}</style>",
-        f"<h1>{escape(table.title)}</h1>",
-    ]
-    for dataset in table.datasets:
-        heads = "".join(f"<th>{escape(h.arrow)}</th>" for h in table.headings)
-        parts.append(f"<h2>{escape(dataset)}, {table.size(dataset)} inputs</h2><table><tr><th>method</th>{heads}</tr>")
-        last = None
-        for row, group, cells in table.lines(dataset, ("<b>", "</b>", "<u>", "</u>")):
-            kind = " class='group'" if last not in (None, group) else ""
-            parts.append(f"<tr{kind}><td>{escape(row)}</td>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
-            last = group
-        parts.append("</table>")
-    return "\n".join([*parts, "<ul>", *(f"<li>{escape(remark)}</li>" for remark in table.remarks()), "</ul>"]) + "\n"

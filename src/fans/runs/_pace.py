@@ -37,14 +37,14 @@ class _Pace:
         kinds = {cell.kind for cell in cells}
         guessed = sum(kind not in self._sums for kind in kinds)
         sure = f", a guess for {guessed} of {len(kinds)} kinds" if guessed else ""
-        return f"about {_span(max(sum(each) / workers, *each))}{sure}"
+        return f"about {span(max(sum(each) / workers, *each))}{sure}"
 
 
 def _weight(cell: Cell) -> int:
     return max(cell.cost, 1)
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
     """Return a time in words, e.g. 45 s, 12 min, 5.2 h."""
     for size, unit, digits in ((1, "s", 0), (60, "min", 0), (3600, "h", 1)):
         if seconds < 100 * size:

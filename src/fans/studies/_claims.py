@@ -1,129 +1,184 @@
-"""What studies of figures have in common: records by input, sentences of the paper held to intervals, and facts."""
+"""What records say of a claim about a table: who is ahead of whom on the same inputs, and how sure that is."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from fans.report.tables import FEW, Entry, entry
-from fans.runs import Ledger, Record
+from fans.report.sections import Claim
+from fans.report.tables import FEW, Entry, entry, listed, number
+from fans.studies._entries import Said
+from fans.studies._report import About
 
-Values = Mapping[int, Any]
-"""What was measured of each input."""
-
-MUCH = 0.1
-"""A difference of a share, such as fidelity or sparseness, that counts as much; less counts as stable."""
-
-
-def by_input(records: Iterable[Record]) -> dict[tuple[str, str], dict[str, dict[int, Any]]]:
-    """Return what was measured, by method and dataset, then column, then input."""
-    found: dict[tuple[str, str], dict[str, dict[int, Any]]] = {}
-    for record in records:
-        columns = found.setdefault((record.spec["method"], record.spec["dataset"]), {})
-        first = record.spec["shard"][0]
-        for column, values in record.values.get("scores", record.values).items():
-            columns.setdefault(column, {}).update({first + i: value for i, value in enumerate(values)})
-    return found
+Values = Mapping[tuple[str, str, str], Mapping[int, float]]
+"""The value of every input, by row, dataset and column."""
 
 
-def mean(values: Values) -> Entry:
-    """Return the mean over inputs, with its interval."""
-    return entry(np.array([values[i] for i in sorted(values)]))
+class Found(NamedTuple):
+    """What records say, in words, and whether the claim holds by them; None where they cannot tell."""
+
+    words: str
+    held: bool | None
 
 
-def difference(one: Values, other: Values) -> Entry | None:
-    """Return the mean of one less the other on the inputs of both, with its interval; None where there are none."""
-    both = sorted(one.keys() & other.keys())
-    return entry(np.array([one[i] - other[i] for i in both])) if both else None
+@dataclass(frozen=True)
+class Race:
+    """A row on one dataset, and those it is compared with.
 
-
-def turned(entry: Entry) -> Entry:
-    """Return the negative of a mean and its interval."""
-    return Entry(-entry.value, -entry.high, -entry.low, entry.n)
-
-
-def together(verdicts: Iterable[bool | None]) -> bool | None:
-    """Return whether all hold: False if one does not, else None if one cannot be told, or there are none."""
-    given = list(verdicts)
-    if False in given:
-        return False
-    return None if None in given or not given else True
-
-
-# --- Differences in words: each is told by the interval of what is worse by so much ---------------------------------
-
-
-def is_worse(worse: Entry) -> bool | None:
-    """Tell whether something is worse: the interval lies above 0."""
-    return _told(worse, yes=worse.low > 0, no=worse.high <= 0)
-
-
-def is_much_worse(worse: Entry) -> bool | None:
-    """Tell whether it is worse, and by `MUCH` or more on average."""
-    return _told(worse, yes=worse.low > 0 and worse.value >= MUCH, no=worse.high < MUCH)
-
-
-def is_slightly_worse(worse: Entry) -> bool | None:
-    """Tell whether it is worse, but by less than `MUCH` on average."""
-    return _told(worse, yes=worse.low > 0 and worse.value < MUCH, no=worse.high <= 0 or worse.low >= MUCH)
-
-
-def is_stable(worse: Entry, margin: float = MUCH) -> bool | None:
-    """Tell whether it is the same but for the margin: the interval lies within it.
-
-    It is not where the interval leaves 0 out and the mean is beyond the margin.
+    Attributes:
+        said: the claim.
+        label: of the dataset.
+        own: the row's value of every input.
+        rivals: those of the others on the same inputs, by name, the best first.
+        higher: whether a higher value is better.
+        stated: the lead in the paper, in per cent; None where it states none.
     """
-    apart = (worse.low > 0 or worse.high < 0) and abs(worse.value) > margin
-    return _told(worse, yes=-margin <= worse.low and worse.high <= margin, no=apart)
+
+    said: Said
+    label: str
+    own: Mapping[int, float]
+    rivals: Mapping[str, Mapping[int, float]]
+    higher: bool
+    stated: float | None
+
+    @property
+    def value(self) -> float:
+        """The row's mean."""
+        return float(np.mean(list(self.own.values())))
+
+    @property
+    def start(self) -> str:
+        """The dataset, N, and the row's mean."""
+        return f"{self.label} (N = {len(self.own)}): {number(self.value)}"
+
+    def lead(self, rival: str) -> Entry:
+        """Return how far the row is ahead, paired by input."""
+        sign = 1.0 if self.higher else -1.0
+        return entry(np.array([sign * (value - self.rivals[rival][i]) for i, value in self.own.items()]))
+
+    def told(self, rival: str) -> str:
+        """Say how far the row is ahead of another or behind it; where the paper states a lead, in per cent as well."""
+        lead, value = self.lead(rival), float(np.mean(list(self.rivals[rival].values())))
+        stated = f" (the paper: ahead by {self.stated:.2f} %)" if self.stated is not None else ""
+        if lead.low == lead.high == 0:
+            return f"level with {rival}{stated}"
+        way, sign = ("ahead of", 1.0) if lead.value >= 0 else ("behind", -1.0)
+        low, high = sorted((sign * lead.low, sign * lead.high))
+        interval = f" [{number(low)}, {number(high)}]" if len(self.own) >= FEW else ""
+        share = f", {100 * lead.value / abs(value):.2f} %" if stated and value and lead.value > 0 else ""
+        return f"{way} {rival} ({number(value)}) by {number(abs(lead.value))}{interval}{share}{stated}"
 
 
-def _told(of: Entry, *, yes: bool, no: bool) -> bool | None:
-    """Return a verdict; None where inputs are too few for an interval."""
-    if of.n < FEW:
+def judged(said: Said, about: About, values: Values) -> Claim:
+    """Return a claim with what the records say of it; `values` are theirs, and the claim names its datasets."""
+    races = [_race(said, about, values, dataset) for dataset in said.datasets]
+    missing = [about.labels[d] for d, race in zip(said.datasets, races, strict=True) if race is None]
+    run = [race for race in races if race is not None]
+    found = _JUDGES[said.kind](run) if run else Found("", None)
+    few = any(len(race.own) < FEW for race in run)
+    held = None if few or (missing and found.held) else found.held
+    words = [found.words] if run else []
+    words += [f"nothing measured of {listed(missing, 'and')}"] if missing else []
+    words += _beside(said, about, values)
+    return Claim(said.says, said.source, "; ".join(words), held)
+
+
+def _race(said: Said, about: About, values: Values, dataset: str) -> Race | None:
+    """Return the row and its rivals on a dataset; None where there are none, or no value of the row."""
+    own = values.get((said.row, dataset, said.column))
+    higher = next(c.higher_is_better for c in about.columns if c.name == said.column)
+    groups = {row.name: row.group for row in about.rows}
+    trivial = {row.name for row in about.rows if row.trivial}
+    if not own:
         return None
-    return True if yes else False if no else None
+    rivals = {}
+    for (row, where, column), found in values.items():
+        counts = groups.get(row) in said.among if said.among else groups.get(row) != groups.get(said.row)
+        if (where, column) == (dataset, said.column) and counts and row not in trivial and found.keys() >= own.keys():
+            rivals[row] = {i: found[i] for i in own}
+    if not rivals:
+        return None
+    order = sorted(rivals, key=lambda row: float(np.mean(list(rivals[row].values()))), reverse=higher)
+    return Race(said, about.labels[dataset], own, {row: rivals[row] for row in order}, higher, said.by.get(dataset))
 
 
-# --- Facts ------------------------------------------------------------------------------------------------------------
+def _each(judge: Callable[[Race], Found], races: Sequence[Race]) -> Found:
+    """Return what holds on every dataset: what fails on one fails."""
+    found = [judge(race) for race in races]
+    return Found("; ".join(f.words for f in found), _all([f.held for f in found]))
 
 
-def command(name: str, sizes: Mapping[str, Mapping[str, int]], counts: Mapping[str, int]) -> str:
-    """Return the command that gives so many inputs; `sizes` says how many each size of the study has."""
-    for size, flag in (("default", ""), ("quick", " --quick"), ("full", " --full")):
-        if sizes[size] == counts:
-            return f"fans run {name}{flag}"
-    return f"fans run {name} --n {max(counts.values(), default=1)}"
+def _all(held: Sequence[bool | None]) -> bool | None:
+    if False in held:
+        return False
+    return None if None in held else True
 
 
-def facts(run: Ledger, told: str, counts: Mapping[str, int]) -> dict[str, str]:
-    """Return what a section was made by: command, seed, inputs, model rows, processor, versions, what is left to do."""
-    records = run.records()
-    found = {
-        "command": told,
-        "seed": _alike(record.facts["seed"] for record in records),
-        "inputs": ", ".join(f"{what}: {n}" for what, n in counts.items()),
-        "model rows": f"{sum(record.facts['evaluations'] for record in records):,}",
-        "processor": _alike(record.circumstances.get("processor") for record in records),
-        "versions": _alike(_words(record.circumstances["versions"]) for record in records),
-    }
-    left = len(run.left())
-    return found | ({"left to do": f"{left} of {len(run.cells)} cells"} if left else {})
+def _beyond(lead: Entry, at_least: float = 0.0) -> bool | None:
+    """Tell whether a lead is certainly more than so much; None where its interval holds both."""
+    if lead.low > at_least:
+        return True
+    return False if lead.high <= at_least else None
 
 
-def _words(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+def _first(race: Race) -> Found:
+    best = next(iter(race.rivals))
+    return Found(f"{race.start}, {race.told(best)}", _beyond(race.lead(best)))
 
 
-def _alike(values: Iterable[Any]) -> str:
-    """Return values as a text, each once."""
-    return "; ".join(dict.fromkeys(str(value) for value in values if value is not None))
+def _second(race: Race) -> Found:
+    """Behind one row, and ahead of the next."""
+    best, *others = race.rivals
+    before = _beyond(race.lead(best))
+    behind = None if before is None else not before
+    if not others:
+        return Found(f"{race.start}, {race.told(best)}", behind)
+    held = _all([behind, _beyond(race.lead(others[0]))])
+    return Found(f"{race.start}, {race.told(best)} and {race.told(others[0])}", held)
 
 
-def shards(n: int, size: int) -> list[list[int]]:
-    """Return the shards of the first n inputs."""
-    return [[start, min(start + size, n)] for start in range(0, n, size)]
+def _near(race: Race) -> Found:
+    """Not further behind the best than so much."""
+    best = next(iter(race.rivals))
+    return Found(f"{race.start}, {race.told(best)}", _beyond(race.lead(best), -race.said.within))
 
 
-def listed(words: Sequence[str]) -> str:
-    """Return words as people list them: `a, b and c`."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) if words else ""
+def _equals(race: Race) -> Found:
+    return Found(race.start, _is(race.value, race.said.value))
+
+
+def _only(races: Sequence[Race]) -> Found:
+    """Return whether the row's mean is the value on all datasets, and no other row's is."""
+    own = _each(_equals, races)
+    alike = [
+        {row for row, v in race.rivals.items() if _is(float(np.mean(list(v.values()))), race.said.value)}
+        for race in races
+    ]
+    others = sorted(set.intersection(*alike))
+    also = listed(others, "and") if others else "no other row"
+    return Found(f"{own.words}; the same of {also}", _all([own.held, not others]))
+
+
+def _is(mean: float, value: float) -> bool:
+    return abs(mean - value) <= 1e-9
+
+
+_JUDGES: Mapping[str, Callable[[Sequence[Race]], Found]] = {
+    "first": partial(_each, _first),
+    "second": partial(_each, _second),
+    "near": partial(_each, _near),
+    "equals": partial(_each, _equals),
+    "only": _only,
+}
+
+
+def _beside(said: Said, about: About, values: Values) -> list[str]:
+    """Say what the means of other rows are, where they have any."""
+    out = []
+    for row in said.beside:
+        found = {d: values[row, d, said.column] for d in said.datasets if values.get((row, d, said.column))}
+        means = [f"{number(float(np.mean(list(v.values()))))} on {about.labels[d]}" for d, v in found.items()]
+        out += [f"{row} has {listed(means, 'and')}"] if means else []
+    return out

@@ -1,15 +1,21 @@
-"""The entries of a table study's file: columns and rows."""
+"""The entries of a table study's file: columns, rows, what the paper says of them, and how much is a quick look."""
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from fans.studies.base import Plain
 
 POOLED = ", our units"
 """What the name of a row on FANS's units ends with."""
+
+UNITS = "our units"
+"""The group of those rows."""
+
+OWN = "FANS"
+"""The group of our own rows."""
 
 
 @dataclass(frozen=True)
@@ -110,3 +116,53 @@ class Row:
         settings = dict(self.settings) | dict(chosen)
         space = settings.pop("space", self.space)
         return {"method": self.method, "space": space, "settings": settings}
+
+
+Kind = Literal["first", "second", "near", "equals", "only"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the paper says of a row of its table.
+
+    Attributes:
+        says: it, in a sentence.
+        source: where it stands in the paper.
+        kind: what it comes to in the column. The row is `first` or `second`; it is `near` the best other one; its mean
+            `equals` a value; or it is the `only` row of which that is so on all datasets.
+        column: of the table.
+        row: of the table.
+        datasets: on which; by default all that the paper has numbers of.
+        among: groups of rows that it is compared with; by default all but its own. Trivial controls never count.
+        by: the lead that the paper states, in per cent of the next row's value, by dataset.
+        value: of `equals` and `only`.
+        within: how far behind the best other row is still near it.
+        beside: rows whose means are told as well.
+    """
+
+    says: str
+    source: str
+    kind: Kind
+    column: str
+    row: str = "FANS"
+    datasets: Sequence[str] = ()
+    among: Sequence[str] = ()
+    by: Mapping[str, float] = field(default_factory=dict)
+    value: float = 0.0
+    within: float = 0.0
+    beside: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Quick:
+    """What is asked for by `--quick`: a little of everything that is cheap.
+
+    Attributes:
+        n: inputs, by dataset.
+        columns: their names; by default all.
+        rows: their names, by dataset; by default all.
+    """
+
+    n: Mapping[str, int] = field(default_factory=dict)
+    columns: Sequence[str] = ()
+    rows: Mapping[str, Sequence[str]] = field(default_factory=dict)

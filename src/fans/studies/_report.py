@@ -1,7 +1,6 @@
 """What a report of a table tells, from what its run stores: nothing else is read, and nothing imported."""
 
 import importlib.util
-import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +10,12 @@ from typing import Any, Self
 import numpy as np
 
 from fans.errors import InputError, choose, extra
-from fans.report.figures import plot_curves
-from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, html, markdown, text
+from fans.report.sections import Chart, Panel, drawn_files
+from fans.report.sections import Line as Drawn
+from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, markdown, text
 from fans.runs import Cell, Ledger, Record, differences
-from fans.studies._entries import POOLED
-from fans.studies.base import Rendered
+from fans.studies._entries import OWN, POOLED, UNITS, Said
+from fans.studies.base import Rendered, Size
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,15 @@ class Curve:
     x: str
     columns: Sequence[tuple[int | float | str, str]]
 
+    def places(self) -> list[tuple[float, str]]:
+        """Return where on the x axis each column is: words stand side by side."""
+        return [(i if isinstance(x, str) else x, column) for i, (x, column) in enumerate(self.columns)]
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """The values of x that are words, each with its place."""
+        return [(i, x) for i, (x, _) in enumerate(self.columns) if isinstance(x, str)]
+
 
 @dataclass(frozen=True)
 class About:
@@ -74,6 +83,8 @@ class About:
         notes: sentences below the table.
         faithful: which rows count in a column where a trivial control is best.
         curves: pictures beside it.
+        claims: what the paper says of it.
+        sizes: how many inputs of each dataset each size asks for.
     """
 
     title: str
@@ -85,6 +96,8 @@ class About:
     notes: Sequence[str] = ()
     faithful: Faithful | None = None
     curves: Sequence[Curve] = ()
+    claims: Sequence[Said] = ()
+    sizes: Mapping[Size, Mapping[str, int]] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return it as mappings, lists, texts and numbers."""
@@ -109,18 +122,35 @@ class About:
 
 
 def rendered(run: Ledger) -> Rendered:
-    """Return a run's table as Markdown, CSV and HTML, with its curves; or the choices of a search."""
+    """Return a run's table as Markdown and CSV, with its curves; or the choices of a search."""
     if run.plan["search"]:
         found = choices(run)
         return Rendered(_lines_of(run, found), {"choices.json": _json(found)})
-    table, drawn = tabulate(run), About.of(run).curves
-    files = {"md": markdown(table), "csv": comma_separated(table), "html": html(table)}
-    pictures = {}
-    if drawn and table.entries and importlib.util.find_spec("matplotlib"):
-        picture = io.BytesIO()
-        plot_curves(table, [{**asdict(curve), "columns": dict(curve.columns)} for curve in drawn], picture)
-        pictures["curves.png"] = picture.getvalue()
-    return Rendered(text(table), {f"table.{kind}": content.encode() for kind, content in files.items()} | pictures)
+    table = tabulate(run)
+    files = {"table.md": markdown(table).encode(), "table.csv": comma_separated(table).encode()}
+    pictures = curves_of(About.of(run), table) if importlib.util.find_spec("matplotlib") else None
+    return Rendered(text(table), files | (drawn_files(pictures) if pictures else {}))
+
+
+def curves_of(about: About, table: Table) -> Chart | None:
+    """Return the pictures beside a table: a panel for each of its datasets and curves; None where there are none."""
+    panels = [
+        Panel(f"{curve.title}, {dataset}", curve.x, curve.title, lines, ticks=curve.ticks)
+        for dataset in table.datasets
+        for curve in about.curves
+        if (lines := _lines(table, dataset, curve))
+    ]
+    return Chart("curves", f"{about.title}: curves", panels, len(about.curves)) if panels else None
+
+
+def _lines(table: Table, dataset: str, curve: Curve) -> list[Drawn]:
+    """Return a line for each row of which a curve's columns have entries."""
+    out = []
+    for row, group in table.rows:
+        points = {x: table.entries.get((row, dataset, column)) for x, column in curve.places()}
+        if found := {x: e for x, e in points.items() if e}:
+            out.append(Drawn.of(row, found, ours=group == OWN))
+    return out
 
 
 def _json(found: Any) -> bytes:
@@ -134,8 +164,8 @@ def tabulate(run: Ledger) -> Table:
         InputError: if one row was computed in two ways.
     """
     about, records = About.of(run), run.records()
-    values = _values(records)
-    labels = _labels(about, values)
+    values = values_of(records)
+    labels = labels_of(about, values)
     medians = {c.name for c in about.columns if c.median}
     entries: dict[tuple[str, str, str], Entry] = {}
     for (row, dataset, column), found in values.items():
@@ -152,6 +182,8 @@ def tabulate(run: Ledger) -> Table:
         *(about.title, shown, _headings(about), rows, entries, _paper(about), notes),
         trivial=trivial,
         faithful=about.faithful,
+        folded=(UNITS,),
+        own=(OWN,),
     )
 
 
@@ -162,10 +194,10 @@ def against(run: Ledger, row: str) -> Table:
         InputError: the run has no such row.
     """
     about = About.of(run)
-    values = _values(run.records())
+    values = values_of(run.records())
     rows = list(dict.fromkeys(r for r, _, _ in values))
     choose("a row of the run", row, rows)
-    labels, entries = _labels(about, values), dict[tuple[str, str, str], Entry]()
+    labels, entries = labels_of(about, values), dict[tuple[str, str, str], Entry]()
     for (other, dataset, column), found in values.items():
         own = values.get((row, dataset, column), {})
         both = sorted(found.keys() & own.keys())
@@ -180,7 +212,7 @@ def against(run: Ledger, row: str) -> Table:
     return Table(f"{about.title}: {row} less each other row", shown, plain, others, entries, {}, notes)
 
 
-def _values(records: Sequence[Record]) -> dict[tuple[str, str, str], dict[int, float]]:
+def values_of(records: Sequence[Record]) -> dict[tuple[str, str, str], dict[int, float]]:
     """Return the value of every input, by row, dataset and column."""
     refuse_mixed(record.spec for record in records)
     values: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
@@ -192,7 +224,7 @@ def _values(records: Sequence[Record]) -> dict[tuple[str, str, str], dict[int, f
     return values
 
 
-def _labels(about: About, values: Mapping[tuple[str, str, str], Any]) -> dict[str, str]:
+def labels_of(about: About, values: Mapping[tuple[str, str, str], Any]) -> dict[str, str]:
     """Return how datasets are called in a table."""
     return {d: d for _, d, _ in values} | dict(about.labels)
 

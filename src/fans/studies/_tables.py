@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol
 
 import fans.methods  # noqa: F401 - registers the methods
@@ -15,12 +15,14 @@ from fans.explainer import Neighbourhood
 from fans.methods.base import Method
 from fans.methods.fans.subset import Selection
 from fans.metrics import Metric
+from fans.report.sections import Section
 from fans.report.tables import Faithful
 from fans.runs import Cell, Ledger, Result
 from fans.studies import graphs, images
-from fans.studies._entries import Column, Row
+from fans.studies._entries import Column, Quick, Row, Said
 from fans.studies._report import About, Curve, Line, Shown, refuse_mixed, refuse_other_search, rendered
-from fans.studies.base import Asked, Plain, Rendered, Study
+from fans.studies._section import section
+from fans.studies.base import Asked, Plain, Rendered, Size, Study
 from fans.studies.inputs import Dataset
 
 
@@ -64,6 +66,9 @@ class TableStudy(Study):
         faithful: which rows count in a column where a trivial control is best: those that in this `column` are `within`
             so much of the best row. Without it none does.
         curves: pictures beside it: a `title`, what `x` is, and the `columns` at each value of it.
+        claims: what the paper says of the table.
+        quick: what is asked for by `--quick`.
+        full: how many inputs of each dataset the paper has, which `--full` asks for.
         file: the file it was read from, where that is not one of ours.
     """
 
@@ -83,6 +88,9 @@ class TableStudy(Study):
     notes: Sequence[str] = ()
     faithful: Faithful | None = None
     curves: Sequence[Plain] = ()
+    claims: Sequence[Said] = ()
+    quick: Quick = field(default_factory=Quick)
+    full: Mapping[str, int] = field(default_factory=dict)
     file: str | None = None
 
     def __post_init__(self) -> None:
@@ -100,6 +108,8 @@ class TableStudy(Study):
             choose(f"the column of `faithful` in {where}", self.faithful.column, [c.name for c in self.columns])
         for curve in self.curves:
             _check_names(f"a column of a curve in {where}", curve["columns"].values(), [c.name for c in self.columns])
+        if self.file is None:
+            self._check_named(where)
         for row in self.rows:
             member = Method.registry[
                 choose(f"the method of {row.name!r} in {where}", row.method, sorted(Method.registry))
@@ -109,6 +119,19 @@ class TableStudy(Study):
                 _check_names(f"a dataset of {row.name!r} in {where}", by_dataset, known)
             if self.file is None:  # as above
                 _check_names(f"a column of {row.name!r} in {where}", row.column_limit, [c.name for c in self.columns])
+
+    def _check_named(self, where: str) -> None:
+        """Raise if claims or sizes name what is not there; in one's own file, which may have less of ours, they may."""
+        datasets, columns = [d.name for d in self.datasets], [c.name for c in self.columns]
+        rows, groups = [r.name for r in self.rows], {r.group for r in self.rows}
+        for said in self.claims:
+            choose(f"the column of a claim in {where}", said.column, columns)
+            _check_names(f"a row of a claim in {where}", (said.row, *said.beside), rows)
+            _check_names(f"a group of a claim in {where}", said.among, sorted(groups))
+            _check_names(f"a dataset of a claim in {where}", (*said.datasets, *said.by), datasets)
+        _check_names(f"a column of `quick` in {where}", self.quick.columns, columns)
+        _check_names(f"a row of `quick` in {where}", itertools.chain.from_iterable(self.quick.rows.values()), rows)
+        _check_names(f"a dataset of a size in {where}", (*self.quick.n, *self.quick.rows, *self.full), datasets)
 
     def dataset(self, name: str) -> Dataset:
         """Return one of its datasets."""
@@ -123,10 +146,11 @@ class TableStudy(Study):
     def plan(self, asked: Asked) -> list[dict[str, Any]]:
         """Return the specs of the cells that are asked for."""
         if not asked.tune:
-            return self.cells(asked.n, asked.only, asked.rows)
-        if asked.n is not None:
+            return self.cells(asked.n, asked.only, asked.rows, asked.size)
+        if asked.n is not None or asked.size != "default":
+            given = "--n" if asked.n is not None else f"--{asked.size}"
             raise InputError(
-                "Expected --n or --tune, got both; the search has its own inputs (`tuning` of each dataset)"
+                f"Expected {given} or --tune, got both; the search has its own inputs (`tuning` of each dataset)"
             )
         if specs := self.tuning_cells(asked.only, asked.rows):
             return specs
@@ -175,9 +199,20 @@ class TableStudy(Study):
         labels = {d.name: d.label for d in self.datasets}
         about = About(
             *(self.title, self.source, labels, columns, rows, self._paper()),
-            *(self.notes, self.faithful, curves),
+            *(self.notes, self.faithful, curves, self._claims(), self._sizes()),
         )
         return about.plain()
+
+    def _claims(self) -> list[Said]:
+        """Return the claims about rows and columns that are there, on the datasets of the paper that are."""
+        rows, columns = {r.name for r in self.rows}, {c.name for c in self.columns}
+        here = [d.name for d in self.datasets if d.name in self.paper]
+        out = []
+        for said in self.claims:
+            datasets = [name for name in said.datasets or here if name in here]
+            if said.row in rows and said.column in columns and datasets:
+                out.append(replace(said, datasets=datasets))
+        return out
 
     def _searched(self, row: Row) -> dict[str, list[str]]:
         return {d.name: sorted({*row.search, *row.search_at.get(d.name, {})}) for d in self.datasets if row.search}
@@ -193,11 +228,20 @@ class TableStudy(Study):
 
     @classmethod
     def render(cls, run: Ledger) -> Rendered:
-        """Return the table as Markdown, CSV and HTML, with its curves; or the choices of a search."""
+        """Return the table as Markdown and CSV, with its curves; or the choices of a search."""
         return rendered(run)
 
+    @classmethod
+    def section(cls, run: Ledger) -> Section | None:
+        """Return the table, its curves, and what the records say of the paper's claims; None for a search."""
+        return section(run)
+
     def cells(
-        self, n: int | None = None, only: Sequence[str] | None = None, rows: Sequence[str] | None = None
+        self,
+        n: int | None = None,
+        only: Sequence[str] | None = None,
+        rows: Sequence[str] | None = None,
+        size: Size = "default",
     ) -> list[dict[str, Any]]:
         """Return the specs of all cells, those of one shard after another.
 
@@ -205,19 +249,28 @@ class TableStudy(Study):
             n: inputs of every dataset instead of its default.
             only: datasets.
             rows: names of rows.
+            size: of the study, where `n` does not say how many inputs.
         """
-        out = []
+        quick, out = self.quick if size == "quick" and n is None else Quick(), []
+        wanted = [c for c in self.columns if c.name in quick.columns] or self.columns
         for dataset in [self.dataset(name) for name in only or [d.name for d in self.datasets]]:
-            total = len(dataset.positions("reported", n))
-            starts, groups = range(0, total, dataset.shard), dict.fromkeys(column.group for column in self.columns)
-            for start, group, row in itertools.product(starts, groups, self._some(rows)):
+            total = len(dataset.positions("reported", self._sizes()[size][dataset.name] if n is None else n))
+            starts, groups = range(0, total, dataset.shard), dict.fromkeys(column.group for column in wanted)
+            some = self._some(rows or [r.name for r in self.rows if r.name in quick.rows.get(dataset.name, (r.name,))])
+            for start, group, row in itertools.product(starts, groups, some):
                 shard = (start, min(start + dataset.shard, math.ceil(row.limit.get(dataset.name, 1.0) * total)))
-                columns = [c.on(dataset.name) for c in self.columns if c.group == group]
+                columns = [c.on(dataset.name) for c in wanted if c.group == group]
                 limited = [row.limited(column, dataset.name, total, shard) for column in columns]
                 asked = any(column["limit"] is None or column["limit"] > start for column in limited)
                 if start < shard[1] and asked:
                     out.append(self._spec(dataset, row.name, row.on(dataset.name), limited, shard))
         return out
+
+    def _sizes(self) -> dict[Size, dict[str, int]]:
+        """Return how many inputs of each dataset each size asks for."""
+        usual = {d.name: d.n for d in self.datasets}
+        other: dict[Size, Mapping[str, int]] = {"quick": self.quick.n, "default": {}, "full": self.full}
+        return {size: {name: n.get(name, usual[name]) for name in usual} for size, n in other.items()}
 
     def _some(self, rows: Sequence[str] | None) -> list[Row]:
         known = {row.name: row for row in self.rows}

@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 from fans.errors import InputError, choose, extra
 from fans.report.tables import Faithful
-from fans.studies._entries import POOLED, Column, Row
+from fans.studies._entries import POOLED, UNITS, Column, Quick, Row, Said
 from fans.studies._tables import TableStudy
 from fans.studies.base import Plain, Study
 from fans.studies.inputs import Dataset
@@ -82,6 +82,9 @@ class _Entries:
     imports: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     curves: list[dict[str, Any]] = field(default_factory=list)
+    claims: list[dict[str, Any]] = field(default_factory=list)
+    quick: dict[str, Any] = field(default_factory=dict)
+    full: dict[str, int] = field(default_factory=dict)
     paper: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     tune_by: dict[str, Any] = field(default_factory=dict)
     faithful: dict[str, Any] = field(default_factory=dict)
@@ -135,7 +138,9 @@ def _read(text: dict[str, Any], name: str, path: Path) -> TableStudy:
     columns = [_made(Column, c, path) for c in text.pop("columns", [])]
     rows = [row for r in text.pop("rows") for row in _with_pooled(_made(Row, r, path))]
     parts = {"name": name, "datasets": tuple(datasets), "columns": tuple(columns), "rows": tuple(rows)}
-    for entry, kind in (("tune_by", Column), ("faithful", Faithful)):
+    if "claims" in text:
+        parts["claims"] = tuple(_made(Said, c, path) for c in text.pop("claims"))
+    for entry, kind in (("tune_by", Column), ("faithful", Faithful), ("quick", Quick)):
         if entry in text:
             parts[entry] = _made(kind, text.pop(entry), path)
     made: TableStudy = _made(TableStudy, parts | text, path)
@@ -153,6 +158,7 @@ def _with_pooled(row: Row) -> list[Row]:
     pooled = replace(
         row,
         name=row.name + POOLED,
+        group=UNITS,
         space=None,
         chosen=row.chosen_pooled,
         search=search,
@@ -163,7 +169,7 @@ def _with_pooled(row: Row) -> list[Row]:
 
 
 def _made(kind: type[Any], given: Any, path: Path, **more: Any) -> Any:
-    word = "experiment" if kind is TableStudy else kind.__name__.lower()
+    word = {TableStudy: "experiment", Said: "claim"}.get(kind, kind.__name__.lower())
     if not isinstance(given, Mapping):
         raise InputError(f"Expected a {word} in {path.name} as a mapping, got {given!r}")
     for name in given:

@@ -6,28 +6,26 @@ from typing import Any, ClassVar
 
 from fans.errors import choose
 from fans.report.sections import Chart, Claim, Line, Panel, Section, stated
-from fans.report.tables import Entry
+from fans.report.tables import Entry, listed
 from fans.runs import Cell, Ledger, Result
 from fans.studies import graphs
-from fans.studies._claims import (
+from fans.studies._report import refuse_mixed
+from fans.studies._yaml import load
+from fans.studies.base import Asked, FigureStudy, Plain, Size
+from fans.studies.differences import (
     Values,
     by_input,
-    command,
     difference,
-    facts,
     is_much_worse,
     is_slightly_worse,
     is_stable,
     is_worse,
-    listed,
     mean,
     shards,
     together,
     turned,
 )
-from fans.studies._report import refuse_mixed
-from fans.studies._yaml import load
-from fans.studies.base import Asked, FigureStudy, Plain, Size
+from fans.studies.made_by import facts
 
 SOURCE = "Section 5, Ablation Study"
 DATASETS = ("citeseer", "pubmed")
@@ -135,7 +133,7 @@ class Ablation(FigureStudy):
             [claim for study in studies for claim in study.claims()],
             [sentence for study in studies for sentence in study.summary()],
             charts=[_levels(studies), _differences(studies)],
-            facts=facts(run, command("ablation", about["sizes"], counts), counts) | _steps(run),
+            facts=facts(run, sizes=about["sizes"], counts=counts) | _steps(run),
         )
 
 

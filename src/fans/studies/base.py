@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from fans.errors import InputError
-from fans.report.sections import Section, section_text
+from fans.report.sections import Section, drawn_files, section_text
 from fans.runs import Cell, Ledger, Result
 
 Plain = Mapping[str, Any]
@@ -131,6 +131,5 @@ class FigureStudy(Study):
         section = cls.section(run)
         files = {"section.txt": section_text(section).encode()}
         for figure in section.figures:
-            files |= {f"{figure.name}.{kind}": figure.drawn(kind) for kind in ("svg", "pdf", "png")}
-            files[f"{figure.name}.csv"] = figure.comma_separated().encode()
+            files |= drawn_files(figure)
         return Rendered(section_text(section), files)

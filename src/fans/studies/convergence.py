@@ -10,13 +10,14 @@ import numpy as np
 
 from fans.errors import choose
 from fans.report.sections import Chart, Claim, Line, Panel, Section, stated
-from fans.report.tables import FEW, Entry, entry, number
+from fans.report.tables import FEW, Entry, entry, listed, number
 from fans.runs import Cell, Ledger, Result
 from fans.studies import images
-from fans.studies._claims import by_input, command, facts, listed, shards, together
 from fans.studies._report import refuse_mixed
 from fans.studies._yaml import load
 from fans.studies.base import Asked, FigureStudy, Plain, Size
+from fans.studies.differences import by_input, shards, together
+from fans.studies.made_by import facts
 from fans.types import Array
 
 SOURCE = "Section 5, Convergence Analysis"
@@ -158,7 +159,7 @@ class Convergence(FigureStudy):
             _claims(courses, labels),
             [*_masks(courses, labels), *_sizes_of_chains(courses, labels), *_more_steps(courses, labels)],
             charts=[_objectives(courses, labels), _improvements(courses, labels)],
-            facts=facts(run, command("convergence", sizes, counts), counts),
+            facts=facts(run, sizes=sizes, counts=counts),
         )
 
 

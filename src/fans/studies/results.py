@@ -1,5 +1,6 @@
 """What is done with a study: it is run, reported, and proved to be what the code computes."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +10,15 @@ import numpy as np
 import torch
 
 from fans.errors import FansError, InputError, check_whole
+from fans.files import write
+from fans.report.sections import Section
+from fans.report.study_page import page
 from fans.runs import Cell, Record, Result, Run, processor
 from fans.studies._report import against, choices, tabulate
 from fans.studies._yaml import find_study, names
 from fans.studies.base import Asked, Study
 
-__all__ = ["against", "choices", "opened", "report", "start", "tabulate", "verify"]
+__all__ = ["against", "choices", "opened", "report", "start", "tabulate", "verify", "write_page"]
 
 RELATIVE = 1e-5
 """A value that is computed again may differ by so much of itself."""
@@ -68,17 +72,48 @@ def report(run: Run, tell: Callable[[str], None]) -> None:
 
     A report is made from what the run stores: no file in its folder is imported, executed, or asked for another.
     """
+    rendered = _kind_of(run).render(run)
+    tell(rendered.text)
+    for name, content in rendered.files.items():
+        run.publish(name, content)
+    run.pack()
+
+
+def write_page(runs: Sequence[Run], path: Path | None = None) -> Path:
+    """Write what runs came to as one HTML page that needs nothing else, and return where it is.
+
+    Args:
+        runs: whose sections it has, in order; one that is named twice has one.
+        path: of the page; by default `report.html` in the folder of a single run, and of several `paper.html` in the
+            folder that holds them all.
+    """
+    of = {run.folder.resolve(): run for run in runs}
+    content = page([_section(run) for run in of.values()])
+    if path is not None:
+        return write(path, content)
+    if len(of) == 1:
+        (run,) = of.values()
+        run.publish("report.html", content.encode())
+        return run.folder / "report.html"
+    return write(Path(os.path.commonpath([folder.parent for folder in of])) / "paper.html", content)
+
+
+def _section(run: Run) -> Section:
+    """Return what a page says of a run; of a study without sections, what it tells in a terminal."""
+    kind = _kind_of(run)
+    called = str(run.plan["study"])
+    return kind.section(run) or Section(called, called, summary=[kind.render(run).text])
+
+
+def _kind_of(run: Run) -> type[Study]:
+    """Return the kind of study that a run names."""
     kind = str(run.plan["kind"])
     if kind not in Study.kinds:
         raise InputError(
             f"Expected the run of a kind of study known here ({', '.join(sorted(Study.kinds))}) in {run.folder}, got "
             f"{kind!r}; name the file it comes from (--study)"
         )
-    rendered = Study.kinds[kind].render(run)
-    tell(rendered.text)
-    for name, content in rendered.files.items():
-        run.publish(name, content)
-    run.pack()
+    return Study.kinds[kind]
 
 
 def _named(run: Run) -> Study:

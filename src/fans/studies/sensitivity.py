@@ -8,26 +8,15 @@ from fans.errors import choose
 from fans.explanation import Attribution
 from fans.metrics import Metric
 from fans.report.sections import Chart, Claim, Line, Panel, Section, stated
-from fans.report.tables import FEW, Entry, number
+from fans.report.tables import FEW, Entry, listed, number
 from fans.runs import Cell, Ledger, Result
 from fans.studies import images
-from fans.studies._claims import (
-    Values,
-    by_input,
-    command,
-    difference,
-    facts,
-    is_stable,
-    listed,
-    mean,
-    shards,
-    together,
-    turned,
-)
 from fans.studies._report import refuse_mixed
 from fans.studies._yaml import load
 from fans.studies.base import Asked, FigureStudy, Plain, Size
 from fans.studies.cells import judged
+from fans.studies.differences import Values, by_input, difference, is_stable, mean, shards, together, turned
+from fans.studies.made_by import facts
 
 SOURCE = "Appendix, Sensitivity Analysis of boundary b and threshold c"
 DATASETS = ("cifar10", "mnist")
@@ -184,7 +173,7 @@ class Sensitivity(FigureStudy):
                 *(_metrics_chart(varied, sweeps, labels, about["higher"]) for varied in get_args(Varied)),
                 _subsets_chart(sweeps, labels),
             ],
-            facts=facts(run, command("sensitivity", about["sizes"], counts), counts),
+            facts=facts(run, sizes=about["sizes"], counts=counts),
         )
 
 

@@ -12,6 +12,7 @@ from matplotlib.image import imread
 import fans
 from fans.modalities.image import pictures as images
 from fans.report import colours
+from fans.report.pixels import png
 from fans.report.sentences import percent
 from tests.report.made import by_pixel
 from tests.report.made import small_images as made
@@ -150,7 +151,7 @@ def test_the_pictures_within_the_page_show_the_pixels():
 
 def test_large_images_are_thinned_out_and_png_files_are_exact():
     values = np.random.default_rng(0).integers(0, 256, (5, 7, 3)) / 255
-    assert np.array_equal(np.round(imread(io.BytesIO(images.png(values))) * 255), np.round(values * 255))
+    assert np.array_equal(np.round(imread(io.BytesIO(png(values))) * 255), np.round(values * 255))
     large = np.zeros((1, 600, 40))
     e = replace(made(1, "none"), inputs=large, elements=large.astype(int))
     assert images.panels(e, 0, 1.0)[0].shape == (600, 40, 3)

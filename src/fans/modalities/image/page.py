@@ -5,8 +5,9 @@ from html import escape
 import numpy as np
 
 from fans.explanation import Explanation
-from fans.modalities.image.pictures import data_uri, panels
+from fans.modalities.image.pictures import panels
 from fans.report.colours import STOPS, coloured
+from fans.report.pixels import data_uri
 from fans.report.sentences import subset_caption
 
 
