@@ -89,6 +89,16 @@ def test_all_draws_are_explained_at_once_with_target_and_id_of_their_input(monke
     assert explained_case(n_draws=4, radius=0.3)[1].tolist() == pytest.approx(values.tolist(), rel=1e-5)
 
 
+def test_copies_are_those_explained_and_of_one_direction_at_every_radius():
+    case, _ = explained_case(n_draws=4, radius=0.3)
+    ((which, near),) = metric("max_sensitivity", n_draws=4, radius=0.3).copies(case)
+    assert which.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert torch.equal(near, case.explain.inputs[0])
+    ((_, far),) = metric("max_sensitivity", n_draws=4, radius=0.6).copies(case)
+    of = case.inputs[which]
+    assert torch.allclose(far - of, 2 * (near - of), atol=1e-6)
+
+
 def test_bad_settings_and_explanations_are_refused():
     with pytest.raises(InputError, match="`radius` above 0, got 0"):
         metric("max_sensitivity", radius=0)
