@@ -101,7 +101,9 @@ def test_files_that_define_no_study(tmp_path, monkeypatch):
         find_study(tmp_path / "none.py")
     with pytest.raises(InputError, match=r"Expected one study with a `kind` in .*nothing_here\.py, got 0"):
         find_study(write(tmp_path / "nothing_here.py", ""))
-    with pytest.raises(InputError, match=r"the experiment to be one of 'table1', 'table2', got 'tabel1'; did you mean"):
+    with pytest.raises(
+        InputError, match=r"the experiment to be one of .*'table1', 'table2', got 'tabel1'; did you mean"
+    ):
         find_study("tabel1")
     with pytest.raises(TypeError, match=r"a new kind for .*Mine, got 'table', taken by .*TableStudy"):
         type("Mine", (Study,), {"kind": "table"})

@@ -624,7 +624,7 @@ def test_whoever_reads_may_stop():
 
 def test_unknown_things_are_told_in_a_sentence(capsys, tmp_path):
     assert main(["run", "table7", "--out", str(tmp_path / "x")]) == 1
-    assert "the experiment to be one of 'table1', 'table2', got 'table7'" in capsys.readouterr().err
+    assert "'table1', 'table2', got 'table7'" in capsys.readouterr().err
     assert main(["run", "table1", "--rows", "IGG", "--dry-run"]) == 1
     assert "did you mean 'IG'?" in capsys.readouterr().err
     assert main(["run", "table1", "--n", "5001", "--dry-run"]) == 1

@@ -28,9 +28,6 @@ SLIGHT = 0.3
 WITHIN = 3.0
 """A rival whose IROF is at most so much below FANS's explains about as well."""
 
-_NOTHING = Entry(0.0, 0.0, 0.0, 0)
-"""Without noise no prediction moves."""
-
 SOURCE = 'Section "Robustness analysis" and its figure'
 
 
@@ -264,7 +261,7 @@ def _worsening(found: Sequence[_OnDataset]) -> Claim:
         others = [name for name, rise in rises.items() if rise <= 0]
         signs += rises.values()
         if (n := max((len(one.overall(name)) for name in knowing), default=0)) < FEW:
-            parts.append(f"on {one.label} {n} images are too few to tell")
+            parts.append(f"on {one.label} {n} image{'s are' if n > 1 else ' is'} too few to tell")
             continue
         parts.append(
             f"on {one.label} the scores of {len(rises) - len(others)} of {len(rises)} methods move further at "
@@ -387,7 +384,7 @@ def _chart(found: Sequence[_OnDataset]) -> Chart:
             f"{one.label}: the model's own predictions",
             "noise strength r",
             "share, or mean change",
-            [Line.of(name, {0.0: _NOTHING} | _points(getattr(one, what))) for name, what in names.items()],
+            [Line.of(name, _from_nothing(_points(getattr(one, what)))) for name, what in names.items()],
         )
         for one in found
         if one.changed
@@ -417,3 +414,8 @@ def _moves(one: _OnDataset, method: str) -> bool:
 def _points(by_radius: Mapping[float, Mapping[int, float]]) -> dict[float, Entry]:
     """Return the mean at each strength."""
     return {r: tuned.mean(each) for r, each in by_radius.items()}
+
+
+def _from_nothing(points: Mapping[float, Entry]) -> dict[float, Entry]:
+    """Return points with one more: without noise no prediction moves."""
+    return {0.0: Entry(0.0, 0.0, 0.0, max(point.n for point in points.values())), **points}
