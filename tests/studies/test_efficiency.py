@@ -1,5 +1,6 @@
 """Seconds and quality: cells that time methods in turn, and claims that follow the records."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,9 @@ class Slow:
 
 def test_methods_take_turns_and_the_slow_are_timed_once(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     made: Any = {"fast": Slow(clock, 0.5), "slow": Slow(clock, 3.0)}
+    first: Any
     first, seconds, rows = efficiency._timed(made, torch.zeros(2, 1), [0, 1], 3)
     assert seconds == {"fast": [0.25, 0.25, 0.25], "slow": [1.5]}
     assert rows == {"fast": 10, "slow": 10}
@@ -97,7 +99,7 @@ def test_a_run_is_reported_and_verified_whatever_its_seconds(tmp_path, capsys, m
     assert "FANS, LIME or MP is not computed yet" in capsys.readouterr().out
     assert (folder / "efficiency.png").read_bytes().startswith(b"\x89PNG")
     clock = iter(range(10**9))
-    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     assert main(["report", str(folder), "--verify", "1"]) == 0
     assert "as recorded" in capsys.readouterr().out
     assert STUDY.section(results.opened(folder)).facts["command"] == "fans run efficiency --quick"

@@ -157,9 +157,9 @@ def test_claims_follow_the_records(tmp_path):
 def test_what_is_found_is_what_is_stored(tmp_path):
     found = section(tmp_path / "run", {"FANS": (0.2, 0.5), "IG": (0.1, 0.9), "LIME": (0.1, 0.2)})
     said = found.claims[1].found
-    assert "up to r = 0.1" in said.lower()
-    assert "steadier: IG -0.100 [-0.100, -0.100]" in said  # paired: 0.1 less 0.2 on every image
-    assert "less steady: IG +0.150" in said  # (0.1 + 0.9) / 2 less (0.2 + 0.5) / 2
+    assert "Up to r = 0.1 FANS (0.50) has a mean Max-Sensitivity of 0.200" in said
+    assert "steadier: IG (0.50) -0.100 [-0.100, -0.100]" in said  # paired: 0.1 less 0.2 on every image
+    assert "less steady: IG (0.50) +0.150" in said  # (0.1 + 0.9) / 2 less (0.2 + 0.5) / 2
     assert "LIME" not in said
     table = found.tables[0]
     assert table.entries["FANS", "MNIST", "MS, all r"].value == pytest.approx(0.35)

@@ -284,7 +284,7 @@ def _steadiest(found: Sequence[_OnDataset]) -> Claim:
     if not known:
         return Claim(says, SOURCE, "FANS or its rivals are not computed yet", None)
     signs = [tuned.sign(one.against(name, most)) for one in known for most in _ranges(one) for name in one.comparable]
-    steadiest = len(known) == 2 and all(one.comparable for one in known) and min(signs) > 0
+    steadiest = len(known) == len(EXTENTS["default"]) and all(one.comparable for one in known) and min(signs) > 0
     held = False if min(signs, default=0) < 0 else True if steadiest else None
     return Claim(says, SOURCE, " ".join(_compared(one) for one in known), held)
 
@@ -305,16 +305,21 @@ def _compared(one: _OnDataset) -> str:
         by_sign = {s: [n for n in ordered if tuned.sign(gaps[n]) == s] for s in (-1, 0, 1)}
         words = {-1: "steadier", 0: "not told apart from FANS", 1: "less steady"}
         parts = [
-            f"{words[s]}: {', '.join(f'{shown(n)} {tuned.signed(gaps[n])}' for n in names)}"
+            f"{words[s]}: {', '.join(f'{_named(one, n)} {tuned.signed(gaps[n])}' for n in names)}"
             for s, names in by_sign.items()
             if names
         ]
         own = stated(tuned.mean(one.overall(OURS, most)))
-        said.append(f"up to r = {most:g} FANS's mean Max-Sensitivity is {own}; {'; '.join(parts)}")
+        said.append(f"Up to r = {most:g} {_named(one, OURS)} has a mean Max-Sensitivity of {own}; {'; '.join(parts)}")
     return (
         f"On {one.label}, against rivals whose IROF is at most {WITHIN:g} below FANS's (differences paired by image, "
-        f"95 % intervals): {'. '.join(part[0].upper() + part[1:] for part in said)}."
+        f"95 % intervals; in brackets each method's sparseness, for an even map moves little): {'. '.join(said)}."
     )
+
+
+def _named(one: _OnDataset, method: str) -> str:
+    """Return a method with the sparseness of its maps."""
+    return f"{shown(method)} ({tuned.mean(one.sparse[method]).value:.2f})"
 
 
 # --- Sentences, table and figure -------------------------------------------------------------------------------------
