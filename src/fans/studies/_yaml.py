@@ -23,7 +23,12 @@ FOLDER = Path(__file__).parent / "paper"
 def names() -> list[str]:
     """Return the names of all studies that `find_study` knows without a file."""
     registered = [kind for kind, member in Study.kinds.items() if not inspect.signature(member).parameters]
-    return sorted([*(path.stem for path in FOLDER.glob("*.yaml")), *registered])
+    return sorted([*_tables(), *registered])
+
+
+def _tables() -> list[str]:
+    """Return the names of our tables."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def find_study(name: str | Path) -> Study:
@@ -56,7 +61,7 @@ def load(name: str | Path) -> TableStudy:
     own = [] if path.parent == FOLDER else text.pop("rows", [])
     stem, base = path.stem, text.pop("extends", None)
     if base is not None:
-        stem = choose(f"`extends` in {path.name}", base, names())
+        stem = choose(f"`extends` in {path.name}", base, _tables())
         text = _parse(FOLDER / f"{stem}.yaml") | text
     text["rows"] = [*text.get("rows", []), *own]
     foreign = {} if path.parent == FOLDER else {"file": str(path.resolve())}
