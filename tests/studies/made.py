@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from fans.runs import Cell, Result, Run
-from fans.studies import Study
+from fans.studies import Study, TableStudy, find_study, names
+
+TABLES = [name for name in names() if isinstance(find_study(name), TableStudy)]
+"""Names of our studies that are tables."""
 
 
 def run_of(study: Study, folder: Path, cells: Sequence[tuple[Mapping[str, Any], Result]]) -> Run:

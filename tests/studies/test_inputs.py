@@ -9,10 +9,11 @@ import pytest
 
 from fans.datasets import load_graph
 from fans.errors import InputError
-from fans.studies import Dataset, load, names
+from fans.studies import Dataset, load
 from fans.studies.graphs import nodes_in_order
+from tests.studies.made import TABLES
 
-DATASETS = [dataset for name in names() for dataset in load(name).datasets]
+DATASETS = [dataset for name in TABLES for dataset in load(name).datasets]
 
 
 def made(**changes: Any) -> Dataset:
