@@ -7,6 +7,7 @@ from captum.metrics import sensitivity_max
 
 from fans import InputError
 from fans.metrics import max_sensitivity, metric
+from fans.metrics.max_sensitivity import MaxSensitivity
 from tests.metrics.material import case_of, images, network
 
 
@@ -87,6 +88,16 @@ def test_all_draws_are_explained_at_once_with_target_and_id_of_their_input(monke
     assert len(moved.flatten().unique()) > 0.9 * moved.numel()
     monkeypatch.setattr(max_sensitivity, "EXPLAINED_AT_ONCE", 5)
     assert explained_case(n_draws=4, radius=0.3)[1].tolist() == pytest.approx(values.tolist(), rel=1e-5)
+
+
+def test_copies_are_those_explained_and_of_one_direction_at_every_radius():
+    case, _ = explained_case(n_draws=4, radius=0.3)
+    ((which, near),) = MaxSensitivity(n_draws=4, radius=0.3).copies(case)
+    assert which.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert torch.equal(near, case.explain.inputs[0])
+    ((_, far),) = MaxSensitivity(n_draws=4, radius=0.6).copies(case)
+    of = case.inputs[which]
+    assert torch.allclose(far - of, 2 * (near - of), atol=1e-6)
 
 
 def test_bad_settings_and_explanations_are_refused():

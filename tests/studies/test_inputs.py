@@ -85,7 +85,7 @@ def test_no_benchmark_names_test_images_by_number():
     """They ask the experiment for the inputs that choices may be made on."""
     texts = {path.name: path.read_text() for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py")}
     asking = {name: text for name, text in texts.items() if "load_images(" in text}
-    assert set(asking) == {"choices.py", "irof.py"}
+    assert set(asking) == {"choices.py", "findings.py", "irof.py"}
     for name, text in asking.items():
         assert "positions(" in text, name
         assert not re.findall(r"\b[4-9],?\d{3}\b", text), name

@@ -1,6 +1,7 @@
 """Max-Sensitivity: how much an explanation changes when the input hardly does."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,16 +58,24 @@ class MaxSensitivity(Metric):
         """No rows beyond those of the explanations."""
         return 0
 
-    def score(self, case: Case) -> Tensor:
-        """Explain all draws of all inputs in as few calls as memory allows."""
+    def copies(self, case: Case) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield which input `(n,)` each changed one comes from, and the changed ones `(n, *input)`.
+
+        The draws of an input follow its id and the case's seed, and are the same at every radius but for their size.
+        """
         which = torch.arange(len(case), device=case.inputs.device).repeat_interleave(self.n_draws)
         draw = torch.arange(self.n_draws, device=which.device).repeat(len(case))
         keys = case.keys(self.name)
-        parts = []
         for w, d in zip(*(torch.split(each, EXPLAINED_AT_ONCE) for each in (which, draw)), strict=True):
             moved = noise(keys[w], d, case.inputs[0].numel(), -self.radius, self.radius)
-            near = self._read(_explain(case, case.inputs[w] + moved.to(case.inputs.dtype).view_as(case.inputs[w]), w))
-            parts.append((near - self._read(case.scores[w])).norm(dim=1))
+            yield w, case.inputs[w] + moved.to(case.inputs.dtype).view_as(case.inputs[w])
+
+    def score(self, case: Case) -> Tensor:
+        """Explain all draws of all inputs in as few calls as memory allows."""
+        parts = []
+        for which, copies in self.copies(case):
+            near = self._read(_explain(case, copies, which))
+            parts.append((near - self._read(case.scores[which])).norm(dim=1))
         largest = torch.cat(parts).view(len(case), self.n_draws).amax(1)
         size = self._read(case.scores).norm(dim=1)
         return largest / torch.where(size > 0, size, 1.0) if self.relative else largest

@@ -1,17 +1,12 @@
 """The paper's studies, and yours: what is computed for each table or figure, over `runs`."""
 
 import importlib
+import pkgutil
 
 from fans.studies._tables import TableStudy
 from fans.studies._yaml import find_study, load, names, tables
 from fans.studies.base import Asked, FigureStudy, Rendered, Study
 from fans.studies.inputs import Dataset
-
-FIGURES = ("ablation", "convergence", "sensitivity")
-"""Our studies that are modules, one each: importing them registers them."""
-
-for _module in FIGURES:
-    importlib.import_module(f"{__name__}.{_module}")
 
 __all__ = [
     "Asked",
@@ -25,3 +20,6 @@ __all__ = [
     "names",
     "tables",
 ]
+
+for _module in pkgutil.iter_modules(__path__):  # a study of ours is a file on this shelf: importing it registers it
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -66,7 +66,8 @@ def _commands(
         option = {"default": "", "quick": " --quick", "full": " --full"}[known[0]] if known else f" --n {most}"
         ways[option].append(name)
     if len(ways) == 1:
-        return [start + option for option in ways]
+        some = of_datasets and sizes.get("default", {}).keys() > n.keys()
+        return [start + option + (f" --only {' '.join(n)}" if some else "") for option in ways]
     if not of_datasets:
         whole = [size for size in sizes if all(sizes[size].get(name) == most for name, most in n.items())]
         return [start + (f" --{whole[0]}" if whole and whole[0] != "default" else "")]
