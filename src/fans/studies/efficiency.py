@@ -379,7 +379,8 @@ def _busy(found: Timings) -> list[str]:
     if worked >= BUSY * passed:
         return []
     return [
-        f"Other work ran beside this one, which had {worked / passed:.0%} of one processor: its seconds are too many, and their "
+        f"Other work ran beside this one, which had {worked / passed:.0%} of one processor:"
+        " its seconds are too many, and their "
         "ratios may be off. Run it again on a machine that does nothing else."
     ]
 
