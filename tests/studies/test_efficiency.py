@@ -86,8 +86,9 @@ def test_methods_take_turns_and_the_slow_are_timed_once(monkeypatch):
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     made: Any = {"fast": Slow(clock, 0.5), "slow": Slow(clock, 3.0)}
     first: Any
-    first, seconds, rows = efficiency._timed(made, torch.zeros(2, 1), [0, 1], 3)
-    assert seconds == {"fast": [0.25, 0.25, 0.25], "slow": [1.5]}
+    monkeypatch.setattr(time, "process_time", lambda: clock[0] / 2)  # half of it for others
+    first, clocks, rows = efficiency._timed(made, torch.zeros(2, 1), [0, 1], 3)
+    assert clocks == {"fast": ([0.25, 0.25, 0.25], [0.125, 0.125, 0.125]), "slow": ([1.5], [0.75])}
     assert rows == {"fast": 10, "slow": 10}
     assert first == {"fast": "asked 1 times", "slow": "asked 1 times"}
 
@@ -108,8 +109,11 @@ def test_a_run_is_reported_and_verified_whatever_its_seconds(tmp_path, capsys, m
 # --- Claims ----------------------------------------------------------------------------------------------------------
 
 
-def section(folder: Path, ways: dict[str, tuple[float, float]], n_cells: int = 6) -> Section:
-    """Return the section of a run in which ways take such seconds an image and have such IROF."""
+def section(folder: Path, ways: dict[str, tuple[float, float]], n_cells: int = 6, had: float = 1.0) -> Section:
+    """Return the section of a run in which ways take such seconds an image and have such IROF.
+
+    `had`: share of the processor that it had.
+    """
     cells = []
     for k in range(n_cells):
         named = [{"name": name, "method": name.split(",")[0], "call": {}} for name in ways]
@@ -118,7 +122,12 @@ def section(folder: Path, ways: dict[str, tuple[float, float]], n_cells: int = 6
         scores |= {f"rows {name}": [5.0, 5.0] for name in ways}
         load = 1 + 0.1 * k  # of the machine: it slows all alike
         seconds = {name: [9.0, s * load, s * load / 2] for name, (s, _) in ways.items()}
-        timing = {"seconds": seconds, "training": {"CIMI": {"seconds": 60.0}} if "CIMI" in ways else {}}
+        processor = {name: [had * second for second in each] for name, each in seconds.items()}
+        timing = {
+            "seconds": seconds,
+            "processor": processor,
+            "training": {"CIMI": {"seconds": 60.0}} if "CIMI" in ways else {},
+        }
         cells.append((spec, Result({"scores": scores}, 10, timing)))
     return STUDY.section(run_of(STUDY, folder, cells))
 
@@ -155,6 +164,13 @@ def test_goals_follow_the_records(tmp_path):
     assert slower.summary[0].endswith("no setting of FANS meets it.")
     behind = section(tmp_path / "d", ways | {"FANS": (3.0, 70.0)})
     assert "With effort low it explains 6.67 [6.67, 6.67] times as many images as LIME" in behind.claims[0].found
+
+
+def test_a_busy_machine_is_told(tmp_path):
+    usual = {"FANS": (1.0, 70.0), "LIME": (4.0, 60.0)}
+    assert not section(tmp_path / "idle", usual).summary
+    (said,) = section(tmp_path / "busy", usual, had=0.25).summary
+    assert said.startswith("Other work ran beside this one, which had 25% of one processor")
 
 
 def test_the_figure_by_hand(tmp_path):

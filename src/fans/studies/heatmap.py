@@ -230,7 +230,7 @@ def _gallery(records: Sequence[Record], shape: Sequence[int]) -> Gallery | None:
     scores = np.array([[maps[name][f"map {i}"] for name in methods] for i in places])
     return Gallery(
         "heatmap",
-        "Score maps by all methods, each as shares of its own largest absolute score, in the same colours",
+        "Score maps by method, each as shares of its own largest absolute score, in the same colours",
         [_title(themselves, i) for i in range(len(places))],
         [shown(name) for name in methods],
         grey,

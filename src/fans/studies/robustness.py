@@ -65,7 +65,7 @@ CHEAP = ("IG", "FeatAblation", tuned.RANDOM, OURS)
 
 EXTENTS: Mapping[Size, Mapping[str, Extent]] = {
     "quick": {"mnist": Extent(2, 2, (0.1, 0.3, 1.0), 1, QUICK), "cifar10": Extent(1, 1, (0.3, 1.0), 1, CHEAP)},
-    "default": {"mnist": Extent(32, 16, ALL, 4), "cifar10": Extent(8, 2, (0.1, 0.3, 0.5, 1.0), 2)},
+    "default": {"mnist": Extent(32, 16, ALL, 4), "cifar10": Extent(8, 2, (0.1, 0.3, 0.5, 1.0), 3)},
     "full": {"mnist": Extent(200, 25, ALL, 10), "cifar10": Extent(200, 4, ALL, 10)},
 }
 """ResNet18 takes seconds an explanation: on CIFAR-10 fewer images, draws and strengths by default."""
