@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow("follows the pages in processes of their own")
+
 DOCS = Path(__file__).parents[1] / "docs"
 
 

@@ -2,10 +2,13 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from fans import cli, demo
 from fans.networks import load
+
+pytestmark = pytest.mark.slow("explains all of the demo")
 
 
 def test_the_demo(tmp_path, capsys):

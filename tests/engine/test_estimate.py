@@ -193,6 +193,7 @@ def test_a_feature_that_the_model_does_not_read_moves_the_joint_pns_not_at_all(b
     assert abs(plain - larger) > 1e-3
 
 
+@pytest.mark.slow("repetitions at two sizes")
 @READINGS
 @pytest.mark.parametrize(
     ("few", "many"),

@@ -14,6 +14,7 @@ from tests.engine.subjects import ENUMERATION, READINGS, SUBSET, X, ask, smooth
 POPULATION: dict[str, Any] = {"input": oracles.population_joint_pns, "subset": oracles.population_pns}
 
 
+@pytest.mark.slow("500 repetitions")
 @pytest.mark.parametrize("baseline", [0.0, "background"])
 @pytest.mark.parametrize("estimator", ["weighted", "resample"])
 @READINGS
@@ -32,6 +33,7 @@ def test_intervals_cover_the_population_value(baseline, estimator, closeness):
     assert (inside / 500 <= 0.98).all(), inside / 500
 
 
+@pytest.mark.slow("repetitions")
 @READINGS
 def test_standard_errors_equal_the_spread_over_repetitions(closeness):
     settings: dict[str, Any] = {"baseline": "background", "n_factual": 8, "n_perturb": 8, "closeness": closeness}

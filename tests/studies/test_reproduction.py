@@ -28,7 +28,7 @@ ROWS: dict[str, tuple[str, dict[str, Any], tuple[float, float, float]]] = {
 }
 PUBLISHED: dict[str, dict[str, Any]] = {"infidelity": {"kind": "published"}, "irof": {"of": "given"}, "sparseness": {}}
 
-pytestmark = pytest.mark.usefixtures("full_data")
+pytestmark = [pytest.mark.usefixtures("full_data"), pytest.mark.slow("200 images by the authors' network")]
 
 
 @cache

@@ -721,6 +721,7 @@ def test_absent_superpixels_score_nothing():
     assert (found.scores[found.present] != 0).all()
 
 
+@pytest.mark.slow("real nodes of a real network")
 def test_nodes_of_ba_community():
     """The house that makes a node's class is what the chain finds; on nodes that are never reported."""
     pytest.importorskip("torch_geometric")
