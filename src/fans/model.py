@@ -64,7 +64,7 @@ class _Decoded:
 
 def _form_of(model: Any, space: FittedSpace, task: TaskKind | None) -> _Form:
     """Return how a model is called, or refuse what is no model."""
-    if isinstance(model, nn.Module):
+    if isinstance(model, nn.Module) or space.asks(model):
         return _Function(model)
     if isinstance(model, type):
         raise ModelError(f"Expected a model, got the class {model.__name__} itself; pass a fitted instance of it")
@@ -126,9 +126,9 @@ class ModelCaller:
         self._wants_squash = self._module is not None and output == "probability" and task != "regression"
         self._task = task
         named = isinstance(self._form, _Decoded) and self._form.method == "predict_proba"
-        names = getattr(model, "classes_", ()) if named else ()
-        self.target_names: tuple[str, ...] | None = tuple(str(name) for name in names) or None
-        self.kind: Kind = "probability" if self._wants_squash or self.target_names is not None else "output"
+        classes = tuple(str(name) for name in getattr(model, "classes_", ()) if named)
+        self.target_names: tuple[str, ...] | None = classes or tuple(space.output_names(model)) or None
+        self.kind: Kind = "probability" if self._wants_squash or classes else "output"
 
     def bound_batches(self, max_batch: int | None) -> None:
         """Let the model see at most `max_batch` rows at a time, or what serves rows of this size if that is None."""
@@ -252,9 +252,9 @@ class ModelCaller:
     def _misfit(self, error: Exception) -> ModelError:
         """Return what to say of an estimator that fails on the background."""
         lines = "; ".join(line.strip().rstrip(".:") for line in str(error).splitlines() if line.strip())
+        what, remedy = self.space.taken
         return ModelError(
-            f"Expected {type(self.model).__name__} to take the background's {self.space.n_elements} columns as they "
-            f"are, got {type(error).__name__}: {lines[:300]}; pass a background like the rows that it was fitted on"
+            f"Expected {type(self.model).__name__} to take {what}, got {type(error).__name__}: {lines[:300]}; {remedy}"
         )
 
     def _blame_oddities(self, rows: Tensor, error: Exception) -> None:

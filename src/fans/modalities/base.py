@@ -302,6 +302,22 @@ class FittedSpace(ABC):
         """Why a module's outputs have no gradient with respect to the rows; empty where they have one."""
         return ""
 
+    def asks(self, model: Any) -> bool:  # noqa: ARG002
+        """Whether `ask` knows how this model is called, whatever methods it has: one of a library for such inputs."""
+        return False
+
+    def output_names(self, model: Any) -> Sequence[str]:  # noqa: ARG002
+        """Return what such a model, or a module, calls its outputs, where it says so."""
+        return ()
+
+    @property
+    def taken(self) -> tuple[str, str]:
+        """What an estimator is expected to take, and what to do if it does not, as parts of a sentence."""
+        return (
+            f"the background's {self.n_elements} columns as they are",
+            "pass a background like the rows that it was fitted on",
+        )
+
     def bind_model(self, caller: Caller) -> "FittedSpace":  # noqa: ARG002
         """Return the space with what it has to know of the model, before anything is encoded: most need nothing."""
         return self
