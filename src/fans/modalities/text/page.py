@@ -1,0 +1,48 @@
+"""Explained texts within an HTML page, their words highlighted."""
+
+from html import escape
+
+import numpy as np
+
+from fans.explanation import Explanation
+from fans.modalities.text.highlights import Run, runs
+from fans.report.colours import CHOSEN, INK, coloured
+from fans.report.sentences import chosen_count, number
+from fans.types import Array
+
+STYLE = (
+    "<style>.fans .text { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 16px; line-height: 2 } "
+    ".fans .text span { border-radius: 2px; padding: .12em 0 } "
+    f".fans .text .in {{ font-weight: 700; border-bottom: 3px solid {CHOSEN} }} "
+    ".fans .words figcaption { text-align: left }</style>"
+)
+
+DARK = 0.45
+"""Of a background's lightness: on a darker one letters are white."""
+
+
+def drawn(e: Explanation, i: int, largest: float) -> str:
+    """Return a text with its words in the colours of their scores, the chosen ones underlined and bold."""
+    body = "".join(_run(run, largest) for run in runs(e, i))
+    caption = f"{chosen_count(e, i)} chosen: bold and underlined. Colour: score."
+    below = f"<figcaption>{escape(caption)}</figcaption>"
+    return f"<figure class='words'><p class='text' dir='auto'>{body}</p>{below}</figure>"
+
+
+def _run(run: Run, largest: float) -> str:
+    if run.feature < 0:
+        return escape(run.text)
+    colour, ink = colours(run.score / largest)
+    chosen = " class='in'" if run.chosen else ""
+    style = f"background:{colour};color:{ink}"
+    return f"<span{chosen} style='{style}' title='score {escape(number(run.score))}'>{escape(run.text)}</span>"
+
+
+def colours(share: float) -> tuple[str, str]:
+    """Return the colour behind a word whose score is such a share of the largest, and that of its letters."""
+    behind = coloured(np.array(share))
+    return _hex(behind), "#ffffff" if float(behind @ [0.2126, 0.7152, 0.0722]) < DARK else INK
+
+
+def _hex(colour: Array) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
