@@ -6,7 +6,7 @@ import numpy as np
 
 from fans.explanation import Explanation
 from fans.modalities.text.highlights import Run, runs
-from fans.report.colours import CHOSEN, INK, coloured
+from fans.report.colours import CHOSEN, INK, coloured, rgb
 from fans.report.sentences import chosen_count, number
 from fans.types import Array
 
@@ -17,8 +17,8 @@ STYLE = (
     ".fans .words figcaption { text-align: left }</style>"
 )
 
-DARK = 0.45
-"""Of a background's lightness: on a darker one letters are white."""
+READABLE = 4.5
+"""Contrast of letters with what is behind them that the W3C's guidelines ask for."""
 
 
 def drawn(e: Explanation, i: int, largest: float) -> str:
@@ -41,7 +41,20 @@ def _run(run: Run, largest: float) -> str:
 def colours(share: float) -> tuple[str, str]:
     """Return the colour behind a word whose score is such a share of the largest, and that of its letters."""
     behind = coloured(np.array(share))
-    return _hex(behind), "#ffffff" if float(behind @ [0.2126, 0.7152, 0.0722]) < DARK else INK
+    inks = {ink: _contrast(behind, rgb(ink)) for ink in (INK, "#ffffff", "#000000")}
+    readable = (ink for ink, contrast in inks.items() if contrast >= READABLE)
+    return _hex(behind), next(readable, max(inks, key=lambda ink: inks[ink]))
+
+
+def _contrast(one: Array, other: Array) -> float:
+    """Return the contrast of two colours, from 1 to 21."""
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: Array) -> float:
+    linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def _hex(colour: Array) -> str:

@@ -317,8 +317,8 @@ class FittedText(_OfTexts, FittedInput):
         return tuple(f"{self.space.unit} {k + 1}" for k in range(self.most))
 
     def stand_ins(self, rows: Tensor) -> Tensor:
-        """Return the text with everything missing: what copies of it have some words from."""
-        return torch.full_like(rows[:1], self._texts.missing)
+        """Return what copies of the text have some words from: nothing but missing ones, of one word the text itself."""
+        return torch.full_like(rows[:1], self._texts.missing if self.n_features > 1 else 1.0)
 
     def decode(self, rows: Tensor) -> Any:
         """Return the texts that rows say."""
@@ -364,6 +364,11 @@ class FittedText(_OfTexts, FittedInput):
         unit = "passage" if self.space.is_long(self.input) else self.space.unit
         kept = {"text": self.input, "spans": spans, "names": list(self.feature_names), "unit": unit}
         return {name: [value for _ in rows] for name, value in kept.items()}
+
+    def elements(self, rows: Tensor) -> Tensor:
+        """Return `(1, most)`: every text has words of its own, -1 for those that only longer ones have."""
+        places = torch.arange(self.most)
+        return torch.where(places < self.n_features, places, -1).expand(len(rows), -1)
 
     def _named(self, names: list[Any]) -> Any:
         """Tell which features have these names; a word by itself is meant in all its places."""

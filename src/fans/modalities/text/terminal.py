@@ -20,7 +20,7 @@ _OPEN, _CLOSE = "\x01", "\x02"
 def lines(e: Explanation, i: int, width: int) -> list[str]:
     """Return a text in lines of so many letters at most."""
     shown = excerpt(e, i, MOST_LINES * (width - len(INDENT)))
-    text = "".join(map(_marked, shown))
+    text = "".join(map(_marked, shown)).strip()
     cut = textwrap.wrap(text, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False)
     opened, closed = ("\x1b[1;4m[", "]\x1b[0m") if _is_styled() else ("[", "]")
     return [line.replace(_OPEN, opened).replace(_CLOSE, closed) for line in cut]
