@@ -274,6 +274,10 @@ class FittedSpace(ABC):
         """Return what else an explanation keeps of its inputs to show them by: one entry each, as JSON can hold it."""
         return {}
 
+    def given_again(self, details: Mapping[str, Sequence[Any]]) -> Any:  # noqa: ARG002
+        """Return inputs as they were given, from their `details`; None where these do not tell."""
+        return None
+
     def stand_ins(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` that serve as background of inputs in a layout of their own: by default nothing."""
         return torch.zeros_like(rows[:1])
