@@ -151,7 +151,7 @@ def test_what_goes_beyond_the_longest_is_not_explained(tokenizer):
     assert max(map(len, spy.seen)) == 8
 
 
-def test_nothing_is_said_of_what_tokenizers_say(tokenizer, caplog):
+def test_nothing_is_said_of_what_tokenizers_say(caplog):
     with caplog.at_level(logging.WARNING):
         fans.Explainer(tiny.classifier(), BACKGROUND, effort="low")(X)
     assert not caplog.records
@@ -167,7 +167,7 @@ def test_a_module_without_a_tokenizer(given):
 
 
 def test_a_module_that_takes_something_else(tokenizer):
-    with pytest.raises(fans.ModelError, match="Expected a module that takes what the tokenizer makes of texts, got "
+    with pytest.raises(fans.ModelError, match=r"Expected a module that takes what the tokenizer makes of texts, got "
                        "TypeError from Linear: .* pass the tokenizer that it was trained with, or a func"):  # fmt: skip
         fans.Explainer(nn.Linear(2, 2), BACKGROUND, space=Text(tokenizer=tokenizer))
 
@@ -194,12 +194,12 @@ def test_a_slow_tokenizer_has_no_places():
 
         def __call__(self, text: str) -> None: ...
 
-    with pytest.raises(fans.InputError, match='Expected a fast tokenizer of transformers for unit="token".* got Slow'):
+    with pytest.raises(fans.InputError, match=r'Expected a fast tokenizer of transformers for unit="token".* got Slow'):
         Text(unit="token", tokenizer=Slow()).cut("a film")
 
 
 def test_tokens_that_share_a_letter_are_one_feature():
-    def read(text: str, **_: Any) -> Any:
+    def read(_text: str, **_: Any) -> Any:
         return {
             "input_ids": [9, 5, 6, 7, 8, 9],
             "offset_mapping": [(0, 0), (0, 1), (0, 1), (1, 3), (3, 4), (0, 0)],

@@ -102,7 +102,7 @@ def test_shap_shows_words(e):
 
 
 def test_a_print_has_chosen_words_in_brackets(e, capsys):
-    print(e[0])
+    print(e[0])  # noqa: T201
     assert capsys.readouterr().out.splitlines()[-1] == "    a [weak], [dull] film"
     assert "\x1b" not in str(e)
 

@@ -177,7 +177,7 @@ def test_pieces_of_a_function():
     [
         (list, list),
         (tuple, list),
-        (lambda t: np.array(t), np.ndarray),
+        (np.array, np.ndarray),
         (lambda t: np.array(t, dtype=object), np.ndarray),
         (lambda t: pd.Series(t, index=list("abcd"), name="review"), pd.Series),
         (lambda t: t[0], list),
@@ -225,7 +225,7 @@ def test_regressors():
 
 def test_an_estimator_without_its_vectorizer():
     model = LogisticRegression().fit(TfidfVectorizer().fit_transform(TEXTS), LABELS)
-    with pytest.raises(fans.ModelError, match="Expected LogisticRegression to take a list of texts, got ValueError: .*"
+    with pytest.raises(fans.ModelError, match=r"Expected LogisticRegression to take a list of texts, got ValueError: .*"
                        "; pass the whole pipeline, with the vectorizer that makes numbers of texts"):  # fmt: skip
         fans.Explainer(model, TEXTS)
 
@@ -272,11 +272,13 @@ def test_bad_settings(settings, words):
 
 
 def test_bad_baselines_and_backgrounds():
-    with pytest.raises(fans.InputError, match='Expected a mask token for baseline="mask", got a tokenizer without'):
+    with pytest.raises(fans.InputError, match=r'Expected a mask token for baseline="mask", got a tokenizer without'):
         fans.Explainer(rated, TEXTS, baseline="mask")
-    with pytest.raises(fans.InputError, match="Expected `baseline` by name for texts, one of 'auto', 'gone', .* got 0"):
+    with pytest.raises(
+        fans.InputError, match=r"Expected `baseline` by name for texts, one of 'auto', 'gone', .* got 0"
+    ):
         fans.Explainer(rated, TEXTS, baseline=0)
-    with pytest.raises(fans.InputError, match="Expected `baseline` to be one of .*; did you mean 'mask'"):
+    with pytest.raises(fans.InputError, match=r"Expected `baseline` to be one of .*; did you mean 'mask'"):
         fans.Explainer(rated, TEXTS, baseline="maks")
     with pytest.raises(fans.InputError, match="Expected texts with something in them as background, got none"):
         fans.Explainer(rated, ["", "..."])
@@ -296,7 +298,7 @@ def test_one_word():
     assert e.pns[0] == 1
 
 
-def test_ten_thousand_words(trained):
+def test_ten_thousand_words():
     text = "the plot goes on " * 1250 + "it was weak. " + "the plot goes on " * 1250
     started = time.perf_counter()
     with pytest.warns(fans.FansWarning, match="Text 0 of more than 500 words is cut into 100 passages, which are its "
@@ -329,3 +331,38 @@ def test_whatever_the_batches_and_the_order(baseline):
     again = fans.Explainer(rated, TEXTS, max_batch=7, **settings)(x[::-1], ids=["c", "b", "a"])
     for name in ("scores", "subset", "pns", "interval"):
         np.testing.assert_array_equal(getattr(e, name), getattr(again, name)[::-1], err_msg=name)
+
+
+# --- Metrics ---------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_remove_words():
+    x = ["a not weak film", "weak", "so weak a film"]
+    explainer = fans.Explainer(rated, TEXTS, method="feature_ablation")
+    e = explainer.attribute(x, target=1)
+    metrics: list[Any] = [
+        fans.metrics.metric("deletion", fill=0.0),
+        fans.metrics.metric("insertion", fill=0.0),
+        "sparseness",
+    ]
+    found = fans.evaluate(e, metrics, explainer=explainer)
+    for i, text in enumerate(x):
+        words = text.split()
+        order = np.argsort(-e.scores[i, : len(words)], kind="stable")
+        for name, inserted in (("deletion", False), ("insertion", True)):
+            curve = []
+            for n in range(len(words) + 1):
+                there = set(order[:n] if inserted else order[n:])
+                curve.append(rated([" ".join(w for k, w in enumerate(words) if k in there)])[0, 1])
+            assert found[name][i] == pytest.approx(np.trapezoid(curve) / len(words), abs=1e-9), (text, name)
+
+
+def test_metrics_that_move_words_a_little():
+    explainer = fans.Explainer(rated, TEXTS, effort="low")
+    e = explainer(["a weak film"])
+    with pytest.raises(fans.InputError, match=r"Expected a word that is there \(1\), gone \(0\) or masked \(-1\), got"):
+        fans.evaluate(e, ["fidelity_plus"], explainer=explainer)
+    with pytest.raises(fans.InputError, match="Expected metrics of features that are there or not, got 'max_sens"):
+        fans.evaluate(e, ["max_sensitivity"], explainer=explainer)
+    with pytest.raises(fans.InputError, match="nodes or, beside its `explainer`, texts, got one of sparse rows"):
+        fans.evaluate(e, ["sparseness"], model=rated)
