@@ -1,6 +1,7 @@
 """Texts: their features, what stands in for them, the models that read them, and what is refused."""
 
 import itertools
+import pickle
 import time
 import warnings
 from typing import Any
@@ -241,6 +242,7 @@ def test_an_estimator_without_its_vectorizer():
         ([], "Expected at least one text in x, got none"),
         (["weak", None], r"Expected texts as strings in x, got a missing value \(None\) at 1; leave it out"),
         (pd.Series(["weak", np.nan], dtype=object), r"got a missing value \(nan\) at 1; leave it out"),
+        (pd.Series(["weak", pd.NA], dtype=object), r"got a missing value \(<NA>\) at 1; leave it out"),
         ([b"weak"], 'got bytes at 0; decode it, as in text.decode'),
         (b"weak", 'got bytes; decode it, as in text.decode'),
         ([101, 2023], "got int at 0; pass the strings themselves, not token ids or their vectors: space=fans.spaces"),
@@ -331,6 +333,13 @@ def test_whatever_the_batches_and_the_order(baseline):
     again = fans.Explainer(rated, TEXTS, max_batch=7, **settings)(x[::-1], ids=["c", "b", "a"])
     for name in ("scores", "subset", "pns", "interval"):
         np.testing.assert_array_equal(getattr(e, name), getattr(again, name)[::-1], err_msg=name)
+
+
+@pytest.mark.parametrize("baseline", ["gone", "background"])
+def test_an_explainer_may_be_pickled(trained, baseline):
+    explainer = fans.Explainer(trained, np.array(TEXTS), baseline=baseline, effort="low")
+    again = pickle.loads(pickle.dumps(explainer))  # noqa: S301
+    np.testing.assert_array_equal(explainer("a weak film").scores, again("a weak film").scores)
 
 
 # --- Metrics ---------------------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Reader:
 
     def end(self, text: str) -> int:
         """Return how many letters of a text the model reads."""
-        if self.most is None or not self.tokenizer.is_fast:
+        if self.most is None or not getattr(self.tokenizer, "is_fast", False):
             return len(text)
         read = self.tokenizer(text, return_offsets_mapping=True, return_overflowing_tokens=True, **self._limit)
         ends = [end for _, end in read["offset_mapping"][0]]

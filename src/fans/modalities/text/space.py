@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -171,7 +171,7 @@ class FittedTexts(_OfTexts, FittedPieces):
     space: Text
 
     def __init__(self, text: Text, background: Any) -> None:
-        self._like = _like(background)
+        self._container = _Container.like(background)
         super().__init__(text, listed(background, "background"))
 
     def bind_model(self, caller: Caller) -> "FittedTexts":
@@ -208,8 +208,7 @@ class FittedTexts(_OfTexts, FittedPieces):
                 'Expected a mask token for baseline="mask", got a tokenizer without one, or none; '
                 'pass fans.spaces.Text(mask="[MASK]"), or baseline="gone"'
             )
-        value = {"auto": self.missing, "gone": 0.0, "mask": MASKED}[name]
-        return OfSample(lambda rows: torch.full_like(rows, value))
+        return OfSample(partial(torch.full_like, fill_value={"auto": self.missing, "gone": 0.0, "mask": MASKED}[name]))
 
     @property
     def masking(self) -> str | None:
@@ -218,7 +217,7 @@ class FittedTexts(_OfTexts, FittedPieces):
 
     def like_background(self, texts: list[str]) -> Any:
         """Return texts in the container that the background came in."""
-        return self._like(texts)
+        return self._container(texts)
 
     def decode(self, rows: Tensor) -> Any:
         """Return the background's texts of these numbers."""
@@ -228,9 +227,9 @@ class FittedTexts(_OfTexts, FittedPieces):
         """Return the index of a pandas series as ids, where no two of its labels are alike."""
         if not is_series(x):
             return None
-        labels_ = [int(i) if isinstance(i, int | np.integer) else label_text(i) for i in x.index]
-        if len(set(labels_)) == len(labels_):
-            return labels_
+        found = [int(i) if isinstance(i, int | np.integer) else label_text(i) for i in x.index]
+        if len(set(found)) == len(found):
+            return found
         warn("The series' index has equal labels, so that its texts go by their places; pass `ids=`")
         return None
 
@@ -419,7 +418,7 @@ def listed(given: Any, what: str) -> list[str]:
         raise _no_texts(what, type(given).__name__)
     for i, text in enumerate(given):
         if not isinstance(text, str):
-            missing = text is None or (isinstance(text, float) and np.isnan(text))
+            missing = text is None or type(text).__name__ == "NAType" or (isinstance(text, float) and np.isnan(text))
             raise _no_texts(what, f"a missing value ({text})" if missing else type(text).__name__, f" at {i}")
     return [str(text) for text in given]
 
@@ -436,15 +435,30 @@ def _no_texts(what: str, got: str, where: str = "") -> InputError:
     return InputError(f"Expected texts as strings in {what}, got {got}{where}; {remedy}")
 
 
-def _like(background: Any) -> Callable[[list[str]], Any]:
-    """Return what puts texts into a container like the background's: an array, a series, else a list."""
-    if is_series(background):
-        kind: Any = type(background)
-        return lambda texts: kind(texts, name=background.name, dtype=background.dtype)
-    if isinstance(background, np.ndarray):
-        dtype = np.dtype(str) if background.dtype.kind == "U" else background.dtype
-        return lambda texts: np.array(texts, dtype=dtype)
-    return list
+@dataclass(frozen=True)
+class _Container:
+    """What texts come in.
+
+    Attributes:
+        kind: a function of a list of texts and of its own settings, which these are.
+        settings: see `kind`.
+    """
+
+    kind: Callable[..., Any]
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def like(cls, background: Any) -> "_Container":
+        """Return the one that a background came in: an array, a series, else a list."""
+        if is_series(background):
+            return cls(type(background), {"name": background.name, "dtype": background.dtype})
+        if isinstance(background, np.ndarray):
+            return cls(np.array, {"dtype": str if background.dtype.kind == "U" else background.dtype})
+        return cls(list, {})
+
+    def __call__(self, texts: list[str]) -> Any:
+        """Return texts in it."""
+        return self.kind(texts, **self.settings)
 
 
 def _refuse_undrawn(value: float) -> None:
