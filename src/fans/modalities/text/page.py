@@ -24,7 +24,8 @@ READABLE = 4.5
 def drawn(e: Explanation, i: int, largest: float) -> str:
     """Return a text with its words in the colours of their scores, the chosen ones underlined and bold."""
     body = "".join(_run(run, largest) for run in runs(e, i))
-    caption = f"{chosen_count(e, i)} chosen: bold and underlined. Colour: score."
+    marked = ": bold and underlined" if e.subset[i].any() else ""
+    caption = f"{chosen_count(e, i)} chosen{marked}. Colour: score."
     below = f"<figcaption>{escape(caption)}</figcaption>"
     return f"<figure class='words'><p class='text' dir='auto'>{body}</p>{below}</figure>"
 

@@ -131,9 +131,6 @@ class _OfTexts(FittedPresence):
         "pass the whole pipeline, with the vectorizer that makes numbers of texts",
     )
     no_gradient: ClassVar[str] = "words are there or not"
-    # Chosen on planted words that are not reported: docs/benchmarks.md.
-    reach: ClassVar[float] = 0.4
-    diffuse: ClassVar[bool] = False
     reader: Reader | None = None
 
     @property
