@@ -29,6 +29,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.graphs
 	$(BIN)/python -m benchmarks.graph_choices
 	$(BIN)/python -m benchmarks.sanity
+	$(BIN)/python -m benchmarks.text
 	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices && \
 	  $(BIN)/python -m benchmarks.budget && $(BIN)/python -m benchmarks.subsets; fi
 

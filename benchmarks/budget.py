@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans.files import writing
 from fans.metrics import metric
 from fans.report.tables import entry

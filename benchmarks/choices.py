@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
 from benchmarks.irof import TABLE, case_of, irof
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans.datasets import load_images
 from fans.methods.fans import chain as _chain
 from fans.metrics import Case, metric

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
 from benchmarks.irof import TABLE, case_of
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans.datasets import load_images
 from fans.methods.fans import released
 from fans.metrics import Case, metric

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans.methods.fans import chain as _chain
 from fans.metrics import metric
 from fans.studies import load

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, ratio, timed, write_record
+from benchmarks.measuring import parse_arguments, print_table, ratio, timed, write_record
 from fans.datasets.graphs import geometric, load_graph
 from fans.networks import load
 from fans.studies.graphs import nodes_in_order

@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 import fans
-from benchmarks._shared import (
+from benchmarks.measuring import (
     CAUSAL,
     N_COLUMNS,
     Floats,

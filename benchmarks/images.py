@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, ratio, timed, write_record
+from benchmarks.measuring import parse_arguments, print_table, ratio, timed, write_record
 from fans.datasets import load_slice
 from fans.networks import ResNet18, load
 from fans.spaces import Image

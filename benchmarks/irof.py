@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans import studies as experiments
 from fans.datasets import load_images
 from fans.metrics import Case, metric

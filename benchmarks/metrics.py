@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans.datasets import load_slice
 from fans.metrics import Case, Metric, metric
 from fans.networks import load

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from xgboost import XGBClassifier
 
 import fans
-from benchmarks._shared import (
+from benchmarks.measuring import (
     N_COLUMNS,
     draw_inputs,
     draw_labels,

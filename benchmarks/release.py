@@ -23,7 +23,7 @@ from typing import Any
 from sklearn.ensemble import HistGradientBoostingClassifier
 from xgboost import XGBClassifier
 
-from benchmarks._shared import loans, parse_arguments, print_table, write_record
+from benchmarks.measuring import loans, parse_arguments, print_table, write_record
 
 ROOT = Path(__file__).parents[1]
 BEFORE = "57ef196"

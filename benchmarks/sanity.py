@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans.datasets.graphs import geometric
 from fans.metrics import metric
 from fans.report.tables import entry

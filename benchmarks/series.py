@@ -25,7 +25,7 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 import fans
-from benchmarks._shared import Floats, parse_arguments, print_table, write_record
+from benchmarks.measuring import Floats, parse_arguments, print_table, write_record
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import fans
-from benchmarks._shared import parse_arguments, print_table, write_record
+from benchmarks.measuring import parse_arguments, print_table, write_record
 from fans import studies as experiments
 from fans.methods.fans.chain import Step
 from fans.report.tables import entry

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks._shared import parse_arguments, print_table, ratio, write_record
+from benchmarks.measuring import parse_arguments, print_table, ratio, write_record
 from fans.datasets import load_slice
 from fans.modalities.image.superpixels import superpixels
 from fans.types import Array

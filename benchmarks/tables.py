@@ -23,8 +23,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 import fans
-from benchmarks._shared import Floats, loans, parse_arguments, print_table, write_record
 from benchmarks.ground_truth import Question, banzhaf, lime, permutation_shap
+from benchmarks.measuring import Floats, loans, parse_arguments, print_table, write_record
 from benchmarks.subsets import highest, jaccard, lead
 from fans.types import Array
 

@@ -61,6 +61,8 @@ def cases_of(
     cache = {} if cache is None else cache
     if attribution.edges is not None:
         return _of_nodes(_with_shares(attribution), explainer, truth, max_batch, cache)
+    if attribution.sparse:
+        return _of_each(_with_shares(attribution), explainer, truth, max_batch, cache)
     return [_of_all(_with_shares(attribution), model, explainer, truth, max_batch, cache)]
 
 
@@ -233,6 +235,38 @@ def _of_nodes(
     return [cases[i] for i in sorted(cases)]
 
 
+# --- Inputs with features of their own -------------------------------------------------------------------------------
+
+
+def _of_each(
+    attribution: Attribution, explainer: Explainer | None, truth: Any, max_batch: int | None, cache: Cache
+) -> list[Case]:
+    """Return the case of each input: whether its features are there, their scores, and the model's answers by that."""
+    given = None if explainer is None else explainer.task.space.given_again(attribution.details)
+    if explainer is None or given is None:
+        raise InputError(
+            "Expected an explanation of a table, images, nodes or, beside its `explainer`, texts, got one of sparse "
+            "rows, which metrics do not read, or no explainer; compare subsets by `explainer.score`"
+        )
+    scores, parts = (torch.from_numpy(a) for a in _on_elements(attribution))
+    known = None if truth is None else torch.from_numpy(_checked_truth(truth, attribution).astype(bool))
+    cases: dict[int, Case] = {}
+    with quiet():  # told of when they were explained
+        split = explainer.task.split(given)
+    for task, row, (i,) in split:
+        n, asked = row.shape[1], Asked.of(task.predict, row.dtype)
+        cases[i] = Case(
+            *(replace(asked, what=(asked.what, i)), row, scores[i, None, :n]),
+            *(torch.from_numpy(attribution.target[i : i + 1].astype(np.int64)), attribution.ids[i : i + 1]),
+            *(attribution.seed, max_batch or task.predict.n_seen),
+            truth=None if known is None else known[i, None, :n],
+            returns=_returns(task),
+            cache=cache,
+            parts=parts[i, None, :n],
+        )
+    return [cases[i] for i in sorted(cases)]
+
+
 # --- What is read of an attribution ----------------------------------------------------------------------------------
 
 
@@ -251,11 +285,6 @@ def _with_shares(attribution: Attribution) -> Attribution:
 
 def _refuse_unreadable(attribution: Attribution) -> None:
     """Refuse inputs that metrics cannot read or move a little."""
-    if attribution.sparse:
-        raise InputError(
-            "Expected an explanation of a table, images or nodes, got one of sparse rows, which metrics do not read; "
-            "compare subsets by `explainer.score`"
-        )
     if n_gaps := int(np.isnan(attribution.inputs).reshape(len(attribution), -1).any(1).sum()):
         raise InputError(
             f"Expected inputs without missing values, which metrics cannot move a little, got {n_gaps} of "

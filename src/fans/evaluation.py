@@ -159,8 +159,9 @@ def _refuse_lacking(
 ) -> None:
     """Refuse metrics that need what was not given, before anything is spent."""
     for judge in judges.values():
-        if "explain" in judge.needs and explanation.edges is not None:
-            raise InputError(f"Expected metrics of one graph, got {judge.name!r}, which explains changed inputs")
+        if "explain" in judge.needs and (explanation.edges is not None or explanation.sparse):
+            what = "one graph" if explanation.edges is not None else "features that are there or not"
+            raise InputError(f"Expected metrics of {what}, got {judge.name!r}, which explains changed inputs")
         if "explain" in judge.needs and explainer is None:
             raise InputError(
                 f"Expected an explainer for {judge.name!r}, which explains changed inputs, got none; pass `explainer=`"

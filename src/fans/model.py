@@ -65,7 +65,7 @@ class _Decoded:
 
 def _form_of(model: Any, space: FittedSpace, task: TaskKind | None) -> _Form:
     """Return how a model is called, or refuse what is no model."""
-    if isinstance(model, nn.Module):
+    if isinstance(model, nn.Module) or space.asks(model):
         return _Function(model)
     if isinstance(model, type):
         raise ModelError(f"Expected a model, got the class {model.__name__} itself; pass a fitted instance of it")
@@ -134,9 +134,9 @@ class ModelCaller:
         self._wants_squash = self._module is not None and output == "probability" and task != "regression"
         self._task = task
         named = isinstance(self._form, _Decoded) and self._form.method == "predict_proba"
-        names = getattr(model, "classes_", ()) if named else ()
-        self.target_names: tuple[str, ...] | None = tuple(str(name) for name in names) or None
-        self.kind: Kind = "probability" if self._wants_squash or self.target_names is not None else "output"
+        classes = tuple(str(name) for name in getattr(model, "classes_", ()) if named)
+        self.target_names: tuple[str, ...] | None = classes or tuple(space.output_names(model)) or None
+        self.kind: Kind = "probability" if self._wants_squash or classes else "output"
 
     def bound_batches(self, max_batch: int | None) -> None:
         """Let the model see at most `max_batch` rows at a time, or what serves rows of this size if that is None."""
@@ -262,10 +262,8 @@ class ModelCaller:
         name = type(self.model).__name__
         if type(error).__name__ == "NotFittedError":
             return ModelError(f"Expected a fitted model, got {name}, which is not fitted yet; call its `fit` first")
-        return ModelError(
-            f"Expected {name} to take the background's {self.space.n_elements} columns as they are, got "
-            f"{type(error).__name__}: {_said(error)[:300]}; pass a background like the rows that it was fitted on"
-        )
+        what, remedy = self.space.taken
+        return ModelError(f"Expected {name} to take {what}, got {type(error).__name__}: {_said(error)[:300]}; {remedy}")
 
     def _blame_oddities(self, rows: Tensor, error: Exception) -> None:
         """Raise a sentence of our own if the model fails on rows that have something odd, and on no others."""

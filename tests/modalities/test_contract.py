@@ -13,6 +13,7 @@ from torch import nn
 import fans
 from fans.modalities.presence import Pieces
 from fans.modalities.registry import Modality, modalities
+from fans.modalities.text.space import Text
 from fans.spaces import GraphFeatures, Image, Table
 
 
@@ -62,6 +63,19 @@ def has_b(bags: Any) -> Any:
     return np.array([float("b" in bag) for bag in bags])
 
 
+TEXTS = ["a weak film", "a great film, and a great cast", "dull", "the weak end"]
+
+
+def has_weak(texts: Any) -> Any:
+    return np.array([float("weak" in text) + 0.2 * text.count("a") for text in texts])
+
+
+def bert() -> Case:
+    from tests.modalities.text.tiny import module, tokenizer
+
+    return Case(module(), TEXTS, TEXTS, {"space": Text(unit="token", tokenizer=tokenizer())})
+
+
 def graph() -> Case:
     geometric = pytest.importorskip("torch_geometric.data")
     from torch_geometric.nn import GCNConv
@@ -100,6 +114,8 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "edges": graph,
     "columns of nodes": lambda: graph()._replace(settings={"space": GraphFeatures()}),
+    "texts": lambda: Case(has_weak, TEXTS, ["a weak, weak film", "great 👩‍👩‍👧 and weak", "dull", "the end"]),
+    "texts of tokens": bert,
     "pieces": lambda: Case(
         has_b, [["a", "b"], ["c"], ["b", "d", "e"]], [["a", "b", "c"], ["b", "a"], ["d"], ["b"]], {"space": Bag()}
     ),

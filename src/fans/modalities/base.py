@@ -279,6 +279,10 @@ class FittedSpace(ABC):
         """Return what else an explanation keeps of its inputs to show them by: one entry each, as JSON can hold it."""
         return {}
 
+    def given_again(self, details: Mapping[str, Sequence[Any]]) -> Any:  # noqa: ARG002
+        """Return inputs as they were given, from their `details`; None where these do not tell."""
+        return None
+
     def stand_ins(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` that serve as background of inputs in a layout of their own: by default nothing."""
         return torch.zeros_like(rows[:1])
@@ -306,6 +310,22 @@ class FittedSpace(ABC):
     def no_gradient(self) -> str:
         """Why a module's outputs have no gradient with respect to the rows; empty where they have one."""
         return ""
+
+    def asks(self, model: Any) -> bool:  # noqa: ARG002
+        """Whether `ask` knows how this model is called, whatever methods it has: one of a library for such inputs."""
+        return False
+
+    def output_names(self, model: Any) -> Sequence[str]:  # noqa: ARG002
+        """Return what such a model, or a module, calls its outputs, where it says so."""
+        return ()
+
+    @property
+    def taken(self) -> tuple[str, str]:
+        """What an estimator is expected to take, and what to do if it does not, as parts of a sentence."""
+        return (
+            f"the background's {self.n_elements} columns as they are",
+            "pass a background like the rows that it was fitted on",
+        )
 
     def bind_model(self, caller: Caller) -> "FittedSpace":  # noqa: ARG002
         """Return the space with what it has to know of the model, before anything is encoded: most need nothing."""

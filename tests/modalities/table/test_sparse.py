@@ -625,7 +625,7 @@ def test_sparse_inputs_of_a_dense_background():
 
 def test_metrics_do_not_read_sparse_rows():
     explainer = fans.Explainer(curved, ROWS)
-    with pytest.raises(fans.InputError, match=r"a table, images or nodes, got one of sparse rows"):
+    with pytest.raises(fans.InputError, match=r"got one of sparse rows, which metrics do not read"):
         fans.evaluate(explainer(WITH_WORDS[:1]), ["sparseness"], explainer=explainer)
 
 

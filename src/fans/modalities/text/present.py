@@ -1,0 +1,73 @@
+"""Texts in words, pictures and pages."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fans.explanation import Attribution, Explanation
+from fans.modalities.present import Presenter
+from fans.modalities.text.highlights import detail
+from fans.types import Array
+
+
+class TextPresenter(Presenter):
+    """Words, called by themselves, and texts in which they are highlighted."""
+
+    input_words: ClassVar[tuple[str, str]] = ("text", "texts")
+
+    @property
+    def style(self) -> str:  # type: ignore[override]
+        """Of pages."""
+        from fans.modalities.text.page import STYLE
+
+        return STYLE
+
+    def feature_word(self, e: Attribution) -> str:
+        """Return "word", "token", "sentence" or "passage"; "piece" where texts differ in that."""
+        units = set(e.details["unit"])
+        return str(units.pop()) if len(units) == 1 else "piece"
+
+    def name(self, e: Attribution, i: int, feature: int) -> str:
+        """Return a word, and which of several alike it is."""
+        names = detail(e, i, "names")
+        return str(names[feature]) if feature < len(names) else "nothing"
+
+    def value(self, e: Attribution, i: int, feature: int) -> str:
+        """Return where a word is, e.g. `3 of 17`."""
+        spans = detail(e, i, "spans")
+        if feature >= len(spans):
+            return "absent"
+        n_places = len(spans[feature])
+        return f"{feature + 1:,} of {len(spans):,}" if n_places == 1 else f"in {n_places:,} places"
+
+    def printed(self, e: Explanation, i: int, width: int) -> Sequence[str]:
+        """Return the text with its chosen words in brackets."""
+        from fans.modalities.text.terminal import lines
+
+        return lines(e, i, width)
+
+    def plot(self, e: Explanation, top: int, columns: int | None) -> Any:  # noqa: ARG002
+        """Return the highlighted texts."""
+        from fans.modalities.text.figures import plot
+
+        return plot(e, columns)
+
+    def page_head(self, e: Explanation, shown: int) -> str:
+        """Return the colours of scores, one scale for all texts shown."""
+        from fans.modalities.image.page import colour_scale
+        from fans.modalities.text.highlights import largest_score, lowest_score
+
+        return colour_scale(lowest_score(e, shown), largest_score(e, shown))
+
+    def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:
+        """Return the highlighted text above the table of words."""
+        from fans.modalities.text import highlights, page
+
+        return page.drawn(e, i, highlights.largest_score(e, shown)) + super().page_body(e, i, shown, top)
+
+    def shap_data(self, e: Explanation) -> dict[str, Array]:
+        """Return which features `(B, F)` texts have, and what these are called."""
+        n_features = e.scores.shape[1]
+        called = [[self.name(e, i, f) if e.present[i, f] else "" for f in range(n_features)] for i in range(len(e))]
+        return {"data": e.present.astype(np.float64), "display_data": np.array(called, dtype=object)}
