@@ -1,7 +1,7 @@
 """What a feature is in each modality, how to perturb it, and how to show it: importing this finds every folder here.
 
-What a modality of one's own is made of is here: a `Modality`, its spaces (`FeatureSpace`, and the `FittedSpace` bound to
-a background; `Pieces` for features that are there or not), and its `Presenter`.
+What a modality of one's own is made of is here: a `Modality`, its spaces (`FeatureSpace`, and the `FittedSpace` bound
+to a background; `Pieces` for features that are there or not), and its `Presenter`.
 """
 
 import importlib
