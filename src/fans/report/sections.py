@@ -158,7 +158,8 @@ class Chart:
         """Return the figure as a file of a kind: svg, pdf or png."""
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
-        figure = new_figure("figures", (4.1 * columns + 2.3, 3.0 * rows + 0.5))
+        tall = max(3.0 * rows + 0.5, 0.22 * len(self.names) + 0.9)  # the legend stands beside the panels
+        figure = new_figure("figures", (4.1 * columns + 2.3, tall))
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for axis in axes[len(self.panels) :]:
             axis.set_axis_off()

@@ -83,7 +83,7 @@ def test_sentences_name_words_and_their_places(e):
 def test_texts_of_different_pieces():
     with pytest.warns(fans.FansWarning, match="cut into 4 passages"):
         mixed = explain(["weak", "on and on and on"], space=Text(most=4), effort="low")
-    assert "(1 of 1 piece" in mixed.sentences[0] or "1 piece" in mixed.sentences[0]
+    assert mixed.sentences[0].startswith("There is only one piece.")
 
 
 def test_overview_is_of_shared_features(e):
@@ -121,8 +121,8 @@ def test_lines_fit(monkeypatch):
     monkeypatch.setenv("COLUMNS", "50")
     text = "the plot goes on and on " * 15 + "and is weak " + "the plot goes on and on " * 15
     lines = str(explain(text, effort="low")).splitlines()
-    assert [line for line in lines[2:] if len(line) > 50] == []
-    assert lines[2:] == ["    … and on and is [weak] the plot goes on …"]
+    assert [line for line in lines if len(line) > 50] == []
+    assert lines[-1:] == ["    … and on and is [weak] the plot goes on …"]
 
 
 def test_runs_are_the_text(e):
