@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
@@ -34,12 +33,10 @@ from sklearn.pipeline import make_pipeline
 
 import fans
 from benchmarks.measuring import Floats, parse_arguments, print_table, write_record
+from benchmarks.planted import Bools, Ints, agreement, interval, ranked, text
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-
-SEED, METHOD_SEED, BOOTSTRAP_SEED = 2026, 2028, 2029
-N_TRAIN, N_BACKGROUND, N_BOOTSTRAP = 3000, 200, 2000
+SEED, METHOD_SEED = 2026, 2028
+N_TRAIN, N_BACKGROUND = 3000, 200
 LABELS = {
     "lime": "LIME",
     "kernel_shap": "KernelSHAP",
@@ -240,26 +237,6 @@ def show_real(name: str, found: Mapping[str, Any]) -> None:
 # --- What is measured ------------------------------------------------------------------------------------------------
 
 
-def agreement(named: Bools, truth: Bools) -> dict[str, Floats]:
-    """Return precision, recall and F1 of each text."""
-    right, n_named, n_true = (named & truth).sum(1), named.sum(1), truth.sum(1)
-    precision, recall = right / np.maximum(n_named, 1), right / n_true
-    return {"f1": 2 * right / (n_named + n_true), "precision": precision, "recall": recall}
-
-
-def highest(scores: Floats, sizes: Ints) -> Bools:
-    """Name so many words of each text, those with the highest scores."""
-    place = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)
-    return np.asarray(place < sizes[:, None])
-
-
-def interval(values: Floats) -> list[float]:
-    """Return the mean and its 95 % bootstrap interval over texts."""
-    rng = np.random.default_rng(BOOTSTRAP_SEED)
-    means = values[rng.integers(len(values), size=(N_BOOTSTRAP, len(values)))].mean(1)
-    return [float(values.mean()), *(float(q) for q in np.quantile(means, [0.025, 0.975]))]
-
-
 def explained(problem: Problem, **settings: Any) -> tuple[fans.Explanation, float]:
     """Explain the class of all texts; return also the seconds it took."""
     started = time.perf_counter()
@@ -270,13 +247,6 @@ def explained(problem: Problem, **settings: Any) -> tuple[fans.Explanation, floa
     return found, time.perf_counter() - started
 
 
-def ranked(problem: Problem, scores: Floats, sizes: Ints) -> dict[str, list[float]]:
-    """Judge the highest so many of each text: by signed or by absolute scores, whichever is better."""
-    both = [agreement(highest(values, sizes), problem.truth) for values in (scores, np.abs(scores))]
-    best = max(both, key=lambda found: float(found["f1"].mean()))
-    return {name: interval(values) for name, values in best.items()}
-
-
 def measure(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield what FANS and its rivals find."""
     found, seconds = explained(problem)
@@ -284,12 +254,12 @@ def measure(problem: Problem) -> Iterator[tuple[str, dict[str, Any]]]:
     own = {name: interval(values) for name, values in agreement(found.subset, problem.truth).items()}
     about = {"size": float(sizes.mean()), "rows": n_rows, "seconds": seconds / len(found)}
     yield "FANS, its subset", own | about
-    yield "FANS, told the number", ranked(problem, found.scores, truth)
+    yield "FANS, told the number", ranked(problem.truth, found.scores, truth)
     for name, label in LABELS.items():
         scores = rival_scores(problem, name, {"n_samples": n_rows} if name in SAMPLED else {})
-        yield f"{label}, told the number", ranked(problem, scores, truth)
+        yield f"{label}, told the number", ranked(problem.truth, scores, truth)
         if name != "random":
-            yield f"{label}, at FANS's own size", ranked(problem, scores, sizes)
+            yield f"{label}, at FANS's own size", ranked(problem.truth, scores, sizes)
 
 
 def rival_scores(problem: Problem, name: str, settings: Mapping[str, Any]) -> Floats:
@@ -307,11 +277,6 @@ def undo(problem: Problem) -> dict[str, dict[str, Any]]:
         about = {"size": float(found.subset.sum(1).mean()), "rows": int(found.n_evaluations.mean())}
         out[name] = {k: interval(v) for k, v in agreement(found.subset, problem.truth).items()} | about
     return out
-
-
-def text(found: Mapping[str, Any], name: str) -> str:
-    value, low, high = found[name]
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def show(figures: Mapping[str, Any]) -> None:
