@@ -27,8 +27,9 @@ from fans.metrics import Case, Metric, metric
 from fans.report.tables import Faithful
 from fans.runs import Cell, Record, Result, Run
 from fans.spaces import Image
-from fans.studies import Asked, _report, images, load, tables
+from fans.studies import Asked, images, load, tables
 from fans.studies import results as results_of
+from fans.studies.base import refuse_mixed
 from fans.studies.cells import identify
 
 EXPERIMENT = load("table1")
@@ -149,7 +150,7 @@ def test_every_committed_record_is_one_of_the_experiment_s_cells(name, asked):
     records = {json.loads(line)["facts"]["key"] for line in (folder / "records.jsonl").read_bytes().splitlines()}
     assert len(records) >= {"table1": 672, "table2": 253}[name]
     assert records <= {cell.key for cell in cells}
-    _report.refuse_mixed(cell.spec for cell in cells)
+    refuse_mixed(cell.spec for cell in cells)
 
 
 def test_columns_of_another_group_have_cells_of_their_own():

@@ -11,6 +11,7 @@ from fans.report.sections import Claim
 from fans.report.tables import FEW, Entry, entry, listed, number
 from fans.studies._entries import Said
 from fans.studies._report import About
+from fans.studies.differences import together
 
 Values = Mapping[tuple[str, str, str], Mapping[int, float]]
 """The value of every input, by row, dataset and column."""
@@ -107,13 +108,7 @@ def _race(said: Said, about: About, values: Values, dataset: str) -> Race | None
 def _each(judge: Callable[[Race], Found], races: Sequence[Race]) -> Found:
     """Return what holds on every dataset: what fails on one fails."""
     found = [judge(race) for race in races]
-    return Found("; ".join(f.words for f in found), _all([f.held for f in found]))
-
-
-def _all(held: Sequence[bool | None]) -> bool | None:
-    if False in held:
-        return False
-    return None if None in held else True
+    return Found("; ".join(f.words for f in found), together([f.held for f in found]))
 
 
 def _beyond(lead: Entry, at_least: float = 0.0) -> bool | None:
@@ -135,7 +130,7 @@ def _second(race: Race) -> Found:
     behind = None if before is None else not before
     if not others:
         return Found(f"{race.start}, {race.told(best)}", behind)
-    held = _all([behind, _beyond(race.lead(others[0]))])
+    held = together([behind, _beyond(race.lead(others[0]))])
     return Found(f"{race.start}, {race.told(best)} and {race.told(others[0])}", held)
 
 
@@ -158,7 +153,7 @@ def _only(races: Sequence[Race]) -> Found:
     ]
     others = sorted(set.intersection(*alike))
     also = listed(others, "and") if others else "no other row"
-    return Found(f"{own.words}; the same of {also}", _all([own.held, not others]))
+    return Found(f"{own.words}; the same of {also}", together([own.held, not others]))
 
 
 def _is(mean: float, value: float) -> bool:

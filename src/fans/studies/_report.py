@@ -13,9 +13,10 @@ from fans.errors import InputError, choose, extra
 from fans.report.sections import Chart, Panel, drawn_files
 from fans.report.sections import Line as Drawn
 from fans.report.tables import Entry, Faithful, Heading, Table, comma_separated, entry, markdown, text
-from fans.runs import Cell, Ledger, Record, differences
+from fans.runs import Cell, Ledger, Record
 from fans.studies._entries import OWN, POOLED, UNITS, Said
-from fans.studies.base import Rendered, Size
+from fans.studies.base import Rendered, Size, refuse_mixed
+from fans.studies.differences import by_input
 
 
 @dataclass(frozen=True)
@@ -215,13 +216,9 @@ def against(run: Ledger, row: str) -> Table:
 def values_of(records: Sequence[Record]) -> dict[tuple[str, str, str], dict[int, float]]:
     """Return the value of every input, by row, dataset and column."""
     refuse_mixed(record.spec for record in records)
-    values: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)
-    for record in records:
-        first = record.spec["shard"][0]
-        for column, found in record.values["scores"].items():
-            key = (record.spec["method"], record.spec["dataset"], column)
-            values[key] |= {first + i: value for i, value in enumerate(found)}
-    return values
+    return {
+        (*place, column): found for place, columns in by_input(records).items() for column, found in columns.items()
+    }
 
 
 def labels_of(about: About, values: Mapping[tuple[str, str, str], Any]) -> dict[str, str]:
@@ -254,26 +251,6 @@ def _notes(run: Ledger, about: About) -> list[str]:
         f"Paper: {about.source}. Intervals: 95 % bootstrap over inputs.",
         *about.notes,
     ]
-
-
-def refuse_mixed(specs: Iterable[Mapping[str, Any]]) -> None:
-    """Raise if two cells of one row and dataset differ in anything but their inputs and columns, or two of one column.
-
-    They would be in one line of the table, or in one mean.
-    """
-    known: dict[tuple[str, ...], dict[str, Any]] = {}
-    for spec in specs:
-        row = (spec["method"], spec["dataset"])
-        columns = {c["name"]: {k: v for k, v in c.items() if k not in ("name", "limit")} for c in spec["columns"]}
-        judged = {"columns": columns, "imports": spec.get("imports")}
-        common = {k: v for k, v in spec.items() if k not in ("shard", *judged)}
-        for place, here in ((row, common), *(((*row, name), judged) for name in columns)):
-            there = known.setdefault(place, here)
-            if there != here:
-                raise InputError(
-                    f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two: "
-                    f"{', '.join(differences(there, here)[:3])}; choose another folder (--out), or the same settings"
-                )
 
 
 def refuse_other_search(asked: Iterable[Cell], others: Iterable[Cell]) -> None:

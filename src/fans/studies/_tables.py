@@ -20,9 +20,9 @@ from fans.report.tables import Faithful
 from fans.runs import Cell, Ledger, Result
 from fans.studies import graphs, images
 from fans.studies._entries import Column, Quick, Row, Said
-from fans.studies._report import About, Curve, Line, Shown, refuse_mixed, refuse_other_search, rendered
+from fans.studies._report import About, Curve, Line, Shown, refuse_other_search, rendered
 from fans.studies._section import section
-from fans.studies.base import Asked, Plain, Rendered, Size, Study
+from fans.studies.base import Asked, Plain, Rendered, Size, Study, refuse_mixed
 from fans.studies.inputs import Dataset
 
 

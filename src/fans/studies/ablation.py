@@ -9,7 +9,6 @@ from fans.report.sections import Chart, Claim, Line, Panel, Section, stated
 from fans.report.tables import Entry, listed
 from fans.runs import Cell, Ledger, Result
 from fans.studies import graphs
-from fans.studies._report import refuse_mixed
 from fans.studies._yaml import load
 from fans.studies.base import Asked, FigureStudy, Plain, Size
 from fans.studies.differences import (
@@ -98,10 +97,6 @@ class Ablation(FigureStudy):
         for dataset in sorted({cell.kind[0] for cell in cells}):
             graphs.check_data(dataset)
 
-    def admit(self, asked: Asked, cells: Sequence[Cell], others: Sequence[Cell]) -> None:  # noqa: ARG002
-        """Raise if one variant would be computed in two ways."""
-        refuse_mixed(cell.spec for cell in (*others, *cells))
-
     def do(self, cell: Cell) -> Result:
         """Explain some nodes and judge the scores."""
         return graphs.do(cell)
@@ -133,7 +128,7 @@ class Ablation(FigureStudy):
             [claim for study in studies for claim in study.claims()],
             [sentence for study in studies for sentence in study.summary()],
             charts=[_levels(studies), _differences(studies)],
-            facts=facts(run, sizes=about["sizes"], counts=counts) | _steps(run),
+            facts=facts(run, about["labels"], about["sizes"], counts) | _steps(run),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from fans.errors import InputError
 from fans.report.sections import Section, drawn_files, section_text
-from fans.runs import Cell, Ledger, Result
+from fans.runs import Cell, Ledger, Result, differences
 
 Plain = Mapping[str, Any]
 
@@ -118,7 +118,14 @@ class Study(ABC):
 
 
 class FigureStudy(Study):
-    """A study whose answer is figures: it implements `plan`, `do` and `section`."""
+    """A study whose answer is figures: it implements `plan`, `do` and `section`.
+
+    Its folder takes further cells at any time, of other datasets or methods.
+    """
+
+    def admit(self, asked: Asked, cells: Sequence[Cell], others: Sequence[Cell]) -> None:  # noqa: ARG002
+        """Raise if a method would be computed in two ways."""
+        refuse_mixed(cell.spec for cell in (*others, *cells))
 
     @classmethod
     @abstractmethod
@@ -133,3 +140,25 @@ class FigureStudy(Study):
         for figure in section.figures:
             files |= drawn_files(figure)
         return Rendered(section_text(section), files)
+
+
+def refuse_mixed(specs: Iterable[Mapping[str, Any]]) -> None:
+    """Raise if two cells of one row and dataset differ in anything but their inputs and columns, or two of one column.
+
+    They would be in one line of the table, or in one mean.
+    """
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
+    for spec in specs:
+        row = (spec["method"], spec["dataset"])
+        columns = {
+            c["name"]: {k: v for k, v in c.items() if k not in ("name", "limit")} for c in spec.get("columns", ())
+        }
+        judged = {"columns": columns, "imports": spec.get("imports")}
+        common = {k: v for k, v in spec.items() if k not in ("shard", *judged)}
+        for place, here in ((row, common), *(((*row, name), judged) for name in columns)):
+            there = known.setdefault(place, here)
+            if there != here:
+                raise InputError(
+                    f"Expected one configuration of {row[0]} on {row[1]} in a folder, got two: "
+                    f"{', '.join(differences(there, here)[:3])}; choose another folder (--out), or the same settings"
+                )

@@ -13,7 +13,6 @@ from fans.report.sections import Chart, Claim, Line, Panel, Section, stated
 from fans.report.tables import FEW, Entry, entry, listed, number
 from fans.runs import Cell, Ledger, Result
 from fans.studies import images
-from fans.studies._report import refuse_mixed
 from fans.studies._yaml import load
 from fans.studies.base import Asked, FigureStudy, Plain, Size
 from fans.studies.differences import by_input, shards, together
@@ -114,10 +113,6 @@ class Convergence(FigureStudy):
         for dataset in sorted({cell.kind[0] for cell in cells}):
             images.check_data(dataset)
 
-    def admit(self, asked: Asked, cells: Sequence[Cell], others: Sequence[Cell]) -> None:  # noqa: ARG002
-        """Raise if one line would be computed in two ways."""
-        refuse_mixed(cell.spec for cell in (*others, *cells))
-
     def do(self, cell: Cell) -> Result:
         """Explain some images, and keep what was maximised at each step and how far the scores are from 0."""
         spec, (start, stop) = cell.spec, cell.spec["shard"]
@@ -159,7 +154,7 @@ class Convergence(FigureStudy):
             _claims(courses, labels),
             [*_masks(courses, labels), *_sizes_of_chains(courses, labels), *_more_steps(courses, labels)],
             charts=[_objectives(courses, labels), _improvements(courses, labels)],
-            facts=facts(run, sizes=sizes, counts=counts),
+            facts=facts(run, about["labels"], sizes, counts),
         )
 
 

@@ -1,7 +1,7 @@
 """What a run was made by, in words for a report: command, inputs, seed, time, processor and versions."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fans.report.tables import listed
 from fans.runs import Ledger, Record
@@ -32,7 +32,9 @@ def facts(
     processors = {str(record.circumstances.get("processor", "one not recorded")) for record in records}
     seeds = sorted({str(record.facts["seed"]) for record in records})
     return {
-        "Command": "; ".join(_commands(run, n, sizes or {}, of_datasets=counts is None)),
+        "Command": "; ".join(
+            _commands(run, n, sizes or {}) if counts is None else [_command(run, labels or {}, n, sizes or {})]
+        ),
         "Inputs": "; ".join(f"{(labels or {}).get(name, name)}: {most:,}" for name, most in n.items()),
         "Seed": ", ".join(seeds),
         "Cells": f"{len(records):,} of {len(run.cells):,} done",
@@ -53,25 +55,41 @@ def _inputs(records: list[Record]) -> dict[str, int]:
     return {name: len(inputs) for name, inputs in seen.items()}
 
 
-def _commands(
-    run: Ledger, n: Mapping[str, int], sizes: Mapping[Size, Mapping[str, int]], *, of_datasets: bool
-) -> list[str]:
+def _commands(run: Ledger, n: Mapping[str, int], sizes: Mapping[Size, Mapping[str, int]]) -> list[str]:
     """Return what makes the same run again: a command for each size, or else number, of inputs."""
-    start = f"fans run {run.plan['study']}"
+    start = _start(run)
     if run.plan["search"]:
         return [f"{start} --tune"]
     ways: dict[str, list[str]] = defaultdict(list)
     for name, most in n.items():
-        known = [size for size in ("default", "quick", "full") if sizes.get(size, {}).get(name) == most]
-        option = {"default": "", "quick": " --quick", "full": " --full"}[known[0]] if known else f" --n {most}"
-        ways[option].append(name)
-    if len(ways) == 1:
-        some = of_datasets and sizes.get("default", {}).keys() > n.keys()
-        return [start + option + (f" --only {' '.join(n)}" if some else "") for option in ways]
-    if not of_datasets:
-        whole = [size for size in sizes if all(sizes[size].get(name) == most for name, most in n.items())]
-        return [start + (f" --{whole[0]}" if whole and whole[0] != "default" else "")]
-    return [f"{start} --only {' '.join(names)}{option}" for option, names in ways.items()]
+        ways[_option([size for size in OPTIONS if sizes.get(size, {}).get(name) == most], most)].append(name)
+    if len(ways) == 1 and not sizes.get("default", {}).keys() > n.keys():
+        return [start + option for option in ways]
+    return [f"{start}{option} --only {' '.join(names)}" for option, names in ways.items()]
+
+
+def _command(
+    run: Ledger, labels: Mapping[str, str], n: Mapping[str, int], sizes: Mapping[Size, Mapping[str, int]]
+) -> str:
+    """Return what makes the same run again, where its counts are not by dataset: of which datasets its cells tell."""
+    known = [
+        size for size in OPTIONS if size in sizes and all(sizes[size].get(name) == most for name, most in n.items())
+    ]
+    datasets = dict.fromkeys(str(cell.spec["dataset"]) for cell in run.cells)
+    only = f" --only {' '.join(datasets)}" if labels.keys() > datasets.keys() else ""
+    return _start(run) + _option(known, max(n.values())) + only
+
+
+OPTIONS: Mapping[Size, str] = {"default": "", "quick": " --quick", "full": " --full"}
+
+
+def _option(sizes: Sequence[Size], most: int) -> str:
+    """Return the option for the first of some sizes, or for so many inputs where none fits."""
+    return OPTIONS[sizes[0]] if sizes else f" --n {most}"
+
+
+def _start(run: Ledger) -> str:
+    return f"fans run {run.plan['study']}"
 
 
 def _versions(records: list[Record]) -> str:

@@ -11,7 +11,6 @@ from fans.report.sections import Chart, Claim, Line, Panel, Section, stated
 from fans.report.tables import FEW, Entry, listed, number
 from fans.runs import Cell, Ledger, Result
 from fans.studies import images
-from fans.studies._report import refuse_mixed
 from fans.studies._yaml import load
 from fans.studies.base import Asked, FigureStudy, Plain, Size
 from fans.studies.cells import judged
@@ -123,10 +122,6 @@ class Sensitivity(FigureStudy):
         for dataset in sorted({cell.kind[0] for cell in cells}):
             images.check_data(dataset)
 
-    def admit(self, asked: Asked, cells: Sequence[Cell], others: Sequence[Cell]) -> None:  # noqa: ARG002
-        """Raise if one point would be computed in two ways."""
-        refuse_mixed(cell.spec for cell in (*others, *cells))
-
     def do(self, cell: Cell) -> Result:
         """Explain some images and judge the scores; by default also keep the subset's size and PNS, b and c."""
         spec, (start, stop) = cell.spec, cell.spec["shard"]
@@ -173,7 +168,7 @@ class Sensitivity(FigureStudy):
                 *(_metrics_chart(varied, sweeps, labels, about["higher"]) for varied in get_args(Varied)),
                 _subsets_chart(sweeps, labels),
             ],
-            facts=facts(run, sizes=about["sizes"], counts=counts),
+            facts=facts(run, about["labels"], about["sizes"], counts),
         )
 
 

@@ -13,6 +13,7 @@ from fans.studies._entries import Column, Quick
 from fans.studies._tables import TableStudy
 from fans.studies._yaml import load
 from fans.studies.base import Asked
+from fans.studies.differences import by_input
 
 OURS = "FANS"
 RANDOM, GAME = "random (control)", "Banzhaf, drawn as FANS's game (control)"
@@ -31,9 +32,6 @@ TRIVIAL = (RANDOM,)
 
 Found = dict[str, dict[str, dict[str, dict[int, float]]]]
 """Dataset, method and column, to the value of each input."""
-
-Sizes = Mapping[str, Mapping[str, int]]
-"""How many inputs of each dataset a study has by size."""
 
 
 def table(name: str, columns: Sequence[Column], dataset: str, n: int, shard: int) -> TableStudy:
@@ -66,11 +64,8 @@ def check_asked(asked: Asked, datasets: Iterable[str], methods: Iterable[str] = 
 def values(records: Iterable[Record]) -> Found:
     """Return what records hold below `scores`, a value an input."""
     found: Found = {}
-    for record in records:
-        first = record.spec["shard"][0]
-        of_method = found.setdefault(record.spec["dataset"], {}).setdefault(record.spec["method"], {})
-        for column, each in record.values["scores"].items():
-            of_method.setdefault(column, {}).update({first + i: value for i, value in enumerate(each)})
+    for (method, dataset), columns in by_input(records).items():
+        found.setdefault(dataset, {})[method] = columns
     return found
 
 
