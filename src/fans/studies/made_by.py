@@ -7,6 +7,9 @@ from fans.report.tables import listed
 from fans.runs import Ledger, Record
 from fans.studies.base import Size
 
+OPTIONS: Mapping[Size, str] = {"default": "", "quick": " --quick", "full": " --full"}
+"""What asks for each size."""
+
 
 def facts(
     run: Ledger,
@@ -31,10 +34,10 @@ def facts(
     days = sorted(str(record.circumstances.get("finished_at", ""))[:10] for record in records)
     processors = {str(record.circumstances.get("processor", "one not recorded")) for record in records}
     seeds = sorted({str(record.facts["seed"]) for record in records})
+    of_datasets = counts is None
+    commands = _commands(run, n, sizes or {}) if of_datasets else [_command(run, labels or {}, n, sizes or {})]
     return {
-        "Command": "; ".join(
-            _commands(run, n, sizes or {}) if counts is None else [_command(run, labels or {}, n, sizes or {})]
-        ),
+        "Command": "; ".join(commands),
         "Inputs": "; ".join(f"{(labels or {}).get(name, name)}: {most:,}" for name, most in n.items()),
         "Seed": ", ".join(seeds),
         "Cells": f"{len(records):,} of {len(run.cells):,} done",
@@ -72,15 +75,10 @@ def _command(
     run: Ledger, labels: Mapping[str, str], n: Mapping[str, int], sizes: Mapping[Size, Mapping[str, int]]
 ) -> str:
     """Return what makes the same run again, where its counts are not by dataset: of which datasets its cells tell."""
-    known = [
-        size for size in OPTIONS if size in sizes and all(sizes[size].get(name) == most for name, most in n.items())
-    ]
+    known = [size for size in OPTIONS if n.items() <= sizes.get(size, {}).items()]
     datasets = dict.fromkeys(str(cell.spec["dataset"]) for cell in run.cells)
     only = f" --only {' '.join(datasets)}" if labels.keys() > datasets.keys() else ""
     return _start(run) + _option(known, max(n.values())) + only
-
-
-OPTIONS: Mapping[Size, str] = {"default": "", "quick": " --quick", "full": " --full"}
 
 
 def _option(sizes: Sequence[Size], most: int) -> str:
