@@ -211,7 +211,7 @@ def population_joint_pns(
     n_draws: int = 8,
     seed: int = 54321,
 ) -> np.ndarray:
-    """The joint PNS, PN and PS for independent standard normal features, by brute force; as `population_pns`."""
+    """The joint PNS, PN, PS, changes and holds for independent standard normal features, as `population_pns`."""
     rng = np.random.default_rng(seed)
     chosen = np.asarray(subset)
     rows = rng.normal(size=(n, len(chosen)))
@@ -227,7 +227,8 @@ def population_joint_pns(
         moves.append(count / n_draws)
     changed, unchanged = moves[0], 1 - moves[1]
     both = (k * changed * unchanged).sum()
-    return np.array([both / k.sum(), both / (k * changed).sum(), both / (k * unchanged).sum()])
+    changes, holds = (k * changed).sum() / k.sum(), (k * unchanged).sum() / k.sum()
+    return np.array([both / k.sum(), both / (k * changed).sum(), both / (k * unchanged).sum(), changes, holds])
 
 
 def population_pns(
@@ -242,7 +243,7 @@ def population_pns(
     n_draws: int = 8,
     seed: int = 12345,
 ) -> np.ndarray:
-    """PNS, PN and PS for independent standard normal features, by brute force.
+    """PNS, PN, PS, changes and holds for independent standard normal features, by brute force.
 
     A `baseline` of None is drawn from the same distribution. Gaussian kernels, rms distance with the true scale of 1.
     """
@@ -264,7 +265,8 @@ def population_pns(
         often.append(count / n_draws)
     w_nc, w_sf = near[0] * (1 - softly[0]), near[1] * softly[1]
     pn, ps = (w_nc * (1 - often[1])).sum() / w_nc.sum(), (w_sf * often[0]).sum() / w_sf.sum()
-    return np.array([0.5 * (pn * w_nc.mean() + ps * w_sf.mean()), pn, ps])
+    changes, holds = ((w * share).sum() / w.sum() for w, share in ((near[0], often[0]), (near[1], 1 - often[1])))
+    return np.array([0.5 * (pn * w_nc.mean() + ps * w_sf.mean()), pn, ps, changes, holds])
 
 
 def shapley(f: Function, x: np.ndarray, baseline: np.ndarray) -> np.ndarray:

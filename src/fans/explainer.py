@@ -440,6 +440,7 @@ class Explainer:
             pn=found.point.pn.numpy(),
             ps=found.point.ps.numpy(),
             interval=found.interval.numpy(),
+            share_interval=found.share_interval.numpy(),
             ess=torch.stack([found.ess_nc, found.ess_sf], 1).numpy(),
             radius=radius.numpy(),
             tolerance=tolerance.numpy(),
@@ -618,6 +619,7 @@ class _Piece(_Scored):
     changes: Any
     holds: Any
     interval: Any
+    share_interval: Any
     ess: Any
     radius: Any
     tolerance: Any

@@ -243,6 +243,8 @@ class Explanation(Attribution):
         changes: `(B,)` share of nearby trials in which perturbing the subset changes the prediction.
         holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
         interval: `(B, 3, 2)` of pns, pn, ps by low, high, at `confidence`.
+        share_interval: `(B, 2, 2)` of changes, holds by low, high, likewise; NaN in explanations that were saved before
+            it was kept.
         ess: `(B, 2)` effective number of samples behind PN and PS.
         radius, tolerance: `(B,)` the neighbourhood's size and the change still counted as none.
         change: what counted as a changed prediction.
@@ -258,6 +260,7 @@ class Explanation(Attribution):
     changes: Array
     holds: Array
     interval: Array
+    share_interval: Array
     ess: Array
     radius: Array
     tolerance: Array
@@ -267,14 +270,14 @@ class Explanation(Attribution):
 
     _PER_INPUT: ClassVar[tuple[str, ...]] = (
         *(*Attribution._PER_INPUT, "subset", "direction", "stability", "pns", "pn", "ps", "changes", "holds"),
-        *("interval", "ess", "radius", "tolerance", "notes"),
+        *("interval", "share_interval", "ess", "radius", "tolerance", "notes"),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         n, n_features = self.scores.shape
         expected: dict[str, tuple[int, ...]] = dict.fromkeys(("subset", "direction", "stability"), (n, n_features))
-        expected |= {"interval": (n, 3, 2), "ess": (n, 2)}
+        expected |= {"interval": (n, 3, 2), "share_interval": (n, 2, 2), "ess": (n, 2)}
         self._check_shapes(
             expected | dict.fromkeys(("pns", "pn", "ps", "changes", "holds", "radius", "tolerance"), (n,))
         )
@@ -421,6 +424,8 @@ def load(path: str | Path) -> Explanation:
         arrays = {k: v for k, v in arrays.items() if not k.startswith("evaluations/")}
         text = {k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
         text["details"] = {name: tuple(entries) for name, entries in text.get("details", {}).items()}
+        if "share_interval" not in arrays:  # saved before it was kept
+            arrays["share_interval"] = np.full((len(arrays["pns"]), 2, 2), np.nan)
         if "edges" in arrays:  # what an input does not have once belonged to a feature that was nobody's
             arrays["elements"] = np.where(arrays["edges"][..., 0] < 0, -1, arrays["elements"])
         return Explanation(**arrays, **text, evaluations=evaluations)

@@ -27,6 +27,8 @@ class PNS:
         holds: `(B,)` share of nearby trials in which perturbing everything else leaves it.
         se: `(B, 3)` standard errors of pns, pn, ps.
         interval: `(B, 3, 2)` pns, pn, ps by low, high, at `confidence`.
+        share_se: `(B, 2)` standard errors of changes and holds.
+        share_interval: `(B, 2, 2)` changes, holds by low, high, at `confidence`.
         ess_nc: `(B,)` effective number of samples behind PN: of the joint PNS, those near the input.
         ess_sf: `(B,)` effective number of samples behind PS, likewise.
         radius: `(B,)` b.
@@ -45,6 +47,8 @@ class PNS:
     holds: Array
     se: Array
     interval: Array
+    share_se: Array
+    share_interval: Array
     ess_nc: Array
     ess_sf: Array
     radius: Array

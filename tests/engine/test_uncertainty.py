@@ -7,11 +7,16 @@ import pytest
 import torch
 from scipy import stats
 
+import fans
 from fans.engine.equations import quantile, wilson
 from tests import oracles
 from tests.engine.subjects import ENUMERATION, READINGS, SUBSET, X, ask, smooth
 
 POPULATION: dict[str, Any] = {"input": oracles.population_joint_pns, "subset": oracles.population_pns}
+
+
+def all_errors(found: fans.PNS) -> np.ndarray:
+    return np.concatenate([found.se[0], found.share_se[0]])
 
 
 @pytest.mark.slow("500 repetitions")
@@ -21,13 +26,13 @@ POPULATION: dict[str, Any] = {"input": oracles.population_joint_pns, "subset": o
 def test_intervals_cover_the_population_value(baseline, estimator, closeness):
     truth = POPULATION[closeness](
         smooth, X, SUBSET, 0.7, 0.1, baseline=None if baseline == "background" else 0.0
-    )  # (3,): pns, pn, ps
+    )  # (5,): pns, pn, ps, changes, holds
     settings: dict[str, Any] = {"baseline": baseline, "estimator": estimator, "closeness": closeness}
-    inside = np.zeros(3)
+    inside = np.zeros(5)
     for repetition in range(500):
         background = np.random.default_rng([7, repetition]).normal(size=(100, 4))
         found = ask(background, seed=repetition, n_factual=16, n_perturb=16, **settings)
-        low, high = found.interval[0].T
+        low, high = np.concatenate([found.interval[0], found.share_interval[0]]).T
         inside += (low <= truth) & (truth <= high)
     assert (inside / 500 >= 0.92).all(), inside / 500
     assert (inside / 500 <= 0.98).all(), inside / 500
@@ -38,9 +43,9 @@ def test_intervals_cover_the_population_value(baseline, estimator, closeness):
 def test_standard_errors_equal_the_spread_over_repetitions(closeness):
     settings: dict[str, Any] = {"baseline": "background", "n_factual": 8, "n_perturb": 8, "closeness": closeness}
     found = [ask(np.random.default_rng([8, r]).normal(size=(150, 4)), seed=r, **settings) for r in range(300)]
-    values = np.array([[p.pns[0], p.pn[0], p.ps[0]] for p in found])
-    errors = np.sqrt(np.mean([p.se[0] ** 2 for p in found], axis=0))
-    assert values.std(axis=0) / errors == pytest.approx(np.ones(3), abs=0.12)
+    values = np.array([[p.pns[0], p.pn[0], p.ps[0], p.changes[0], p.holds[0]] for p in found])
+    errors = np.sqrt(np.mean([all_errors(p) ** 2 for p in found], axis=0))
+    assert values.std(axis=0) / errors == pytest.approx(np.ones(5), abs=0.12)
 
 
 @READINGS
@@ -52,10 +57,10 @@ def test_the_delta_method_agrees_with_the_jackknife(closeness):
     for i in range(len(background)):
         rest = np.delete(background, i, axis=0)
         e = ENUMERATION[closeness](smooth, X, SUBSET, rest, np.zeros(4), 0.7, 0.1)
-        left_out.append([e["pns"], e["pn"], e["ps"]])
+        left_out.append([e["pns"], e["pn"], e["ps"], e["changes"], e["holds"]])
     n = len(background)
     jackknife = np.sqrt((n - 1) / n * np.square(left_out - np.mean(left_out, axis=0)).sum(axis=0))
-    assert found.se[0] == pytest.approx(jackknife, rel=0.06)
+    assert all_errors(found) == pytest.approx(jackknife, rel=0.06)
 
 
 def test_wilson_intervals_solve_their_equation_and_students_factor_widens_them():

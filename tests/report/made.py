@@ -26,6 +26,7 @@ def explanation(scores: Any, subset: Any, **changes: Any) -> fans.Explanation:
         "changes": np.full(n, 0.97),
         "holds": np.full(n, 0.93),
         "interval": np.tile([[0.86, 0.93], [0.9, 0.95], [0.95, 0.99]], (n, 1, 1)),
+        "share_interval": np.tile([[0.95, 0.99], [0.9, 0.95]], (n, 1, 1)),
         "ess": np.full((n, 2), 20.0),
         "radius": np.full(n, 0.42),
         "tolerance": np.full(n, 0.1),

@@ -240,6 +240,8 @@ def test_the_estimates_of_a_subset_print_on_one_line():
         **arrays,
         se=np.zeros((1, 3)),
         interval=np.array([[[0.38, 0.45], [0.8, 0.9], [math.nan] * 2]]),
+        share_se=np.zeros((1, 2)),
+        share_interval=np.array([[[0.4, 0.55], [0.8, 0.95]]]),
         ess_nc=np.ones(1),
         ess_sf=np.ones(1),
         radius=np.array([0.4234]),

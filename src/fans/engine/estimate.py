@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from fans.engine.neighbourhood import InputBatch, subset_distance
 from fans.engine.perturbation import perturbed_changes
 from fans.engine.settings import Search, Settings
 from fans.engine.trials import Trials, run_trials
-from fans.engine.uncertainty import variances
+from fans.engine.uncertainty import N_RESAMPLED, variances
 from fans.errors import warn
 from fans.result import PNS
 from fans.task import Task
@@ -75,6 +75,8 @@ class Estimate:
     point: Point
     se: Tensor
     interval: Tensor
+    share_se: Tensor
+    share_interval: Tensor
     ess_nc: Tensor
     ess_sf: Tensor
     n_rows: Tensor
@@ -98,22 +100,25 @@ def estimate(
     n_rows = trials.n_rows
     if settings.estimator == "resample":
         found, extra_variance, spent = _resampled(task, trials, m, found, tolerance, settings, keys)
-        variance, n_rows = variance + extra_variance, n_rows + spent
+        variance[:, :N_RESAMPLED] += extra_variance
+        n_rows = n_rows + spent
     full, empty = ~trials.rest.any(1), ~trials.subset.any(1)
     found = replace(found, pn=found.pn.masked_fill(full, 1.0), holds=found.holds.masked_fill(full, 1.0))
-    fixed = torch.stack([empty, full, torch.zeros_like(full)], 1)  # known by definition, whatever the sample
+    never = torch.zeros_like(full)
+    fixed = torch.stack([empty, full, never, empty, full], 1)  # known by definition, whatever the sample
     se = variance.clamp(min=0).sqrt().masked_fill(fixed, 0.0)
     ess = [effective_size(m.necessity), effective_size(m.sufficiency)]
-    of_pns = effective_size(m.near_subset) if settings.joint else torch.full_like(ess[0], m.p_changed.shape[1])
-    unit = torch.tensor([2 * settings.prior, 1.0, 1.0], dtype=torch.float64)
-    values = torch.stack([found.pns, found.pn, found.ps], 1)
-    support = torch.stack([of_pns, ess[0], ess[1]], 1)
+    near = [effective_size(m.near_subset), effective_size(m.near_rest)]
+    of_pns = near[0] if settings.joint else torch.full_like(ess[0], m.p_changed.shape[1])
+    unit = torch.tensor([2 * settings.prior, 1.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    values = torch.stack([found.pns, found.pn, found.ps, found.changes, found.holds], 1)
+    support = torch.stack([of_pns, *ess, *near], 1)
     interval = wilson(values / unit, se / unit, support, settings.confidence) * unit[:, None]
     interval = torch.where(fixed[..., None], values[..., None], interval)
     se = se.masked_fill(values.isnan(), math.nan)
     if settings.joint:  # one neighbourhood behind everything
         ess = [of_pns, of_pns]
-    return Estimate(found, se, interval, ess[0], ess[1], n_rows)
+    return Estimate(found, se[:, :3], interval[:, :3], se[:, 3:], interval[:, 3:], ess[0], ess[1], n_rows)
 
 
 def _resampled(
@@ -254,6 +259,8 @@ def gather(
         **{name: getattr(whole.point, name).numpy() for name in Point.__dataclass_fields__},
         se=whole.se.numpy(),
         interval=whole.interval.numpy(),
+        share_se=whole.share_se.numpy(),
+        share_interval=whole.share_interval.numpy(),
         ess_nc=whole.ess_nc.numpy(),
         ess_sf=whole.ess_sf.numpy(),
         radius=radius.numpy(),
@@ -269,5 +276,5 @@ def gather(
 def join(parts: Sequence[Estimate]) -> Estimate:
     """Concatenate the estimates of several blocks."""
     points = Point(*(torch.cat([getattr(p.point, name) for p in parts]) for name in Point.__dataclass_fields__))
-    rest = [torch.cat([getattr(p, name) for p in parts]) for name in ("se", "interval", "ess_nc", "ess_sf", "n_rows")]
-    return Estimate(points, *rest)
+    others = [f.name for f in fields(Estimate) if f.name != "point"]
+    return Estimate(points, *(torch.cat([getattr(p, name) for p in parts]) for name in others))

@@ -13,9 +13,12 @@ from fans.engine.trials import Trials
 from fans.modalities.base import DrawnRows
 from fans.task import Task
 
+N_RESAMPLED = 3
+"""PNS, PN and PS, which come first, are estimated anew by resampling; changes and holds are not."""
+
 
 def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance: Tensor, settings: Settings) -> Tensor:
-    """Return sampling variances `(J, 3)` of PNS, PN and PS as estimates of their population values.
+    """Return sampling variances `(J, 5)` of PNS, PN, PS, changes and holds as estimates of their population values.
 
     The infinitesimal jackknife: each estimate is a function of the weight of every sample and of what was measured on
     it, so its derivatives (by autograd) are the influence of each sample. A background row acts in up to three roles,
@@ -38,20 +41,21 @@ def variances(task: Task, trials: Trials, m: Moments, radius: Tensor, tolerance:
         totals = [one.sum() for one in _estimates_from(trials, m, radius, settings, leaves)]
     sides = _sides(task, trials, m, tolerance, settings)
     out = []
-    for total in totals:  # each of J estimates depends on its own leaves alone
+    for place, total in enumerate(totals):  # each of J estimates depends on its own leaves alone
         grads = torch.autograd.grad(total, list(leaves.values()), retain_graph=True, allow_unused=True)
         slopes = {
             name: (g if g is not None else torch.zeros_like(leaf)).nan_to_num()
             for (name, leaf), g in zip(leaves.items(), grads, strict=True)
         }
-        out.append(_variance(task, trials, sides, settings, slopes))
+        redrawn = settings.estimator == "resample" and place < N_RESAMPLED
+        out.append(_variance(task, trials, sides, slopes, redrawn=redrawn))
     return torch.stack(out, 1)
 
 
 def _estimates_from(
     trials: Trials, m: Moments, radius: Tensor, settings: Settings, leaves: dict[str, Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Write PNS, PN and PS as differentiable functions of the leaves."""
+) -> tuple[Tensor, ...]:
+    """Write PNS, PN, PS, changes and holds as differentiable functions of the leaves."""
     near = [m.near_subset, m.near_rest]
     chosen = [trials.subset | trials.rest] * 2 if settings.joint else [trials.subset, trials.rest]
     if settings.kernel == "gaussian" and settings.distance == "rms":
@@ -61,12 +65,15 @@ def _estimates_from(
             size = subset_size(features, sizes)
             tilt = subset_sum(trials.distances, features * leaves["log_scale"])
             near[side] = near[side] * torch.exp(tilt / (2 * size * radius**2)[:, None])
-    w_nc = leaves["weight"] * near[0] * (1 - leaves["unchanged_subset"])
-    w_sf = leaves["weight"] * near[1] * leaves["unchanged_rest"]
+    on_subset, on_rest = (leaves["weight"] * each for each in near)
+    w_nc = on_subset * (1 - leaves["unchanged_subset"])
+    w_sf = on_rest * leaves["unchanged_rest"]
     hits_nc, hits_sf = (w_nc * leaves["p_unchanged"]).sum(1), (w_sf * leaves["p_changed"]).sum(1)
-    total = (leaves["weight"] * near[0] if settings.joint else leaves["weight"]).sum(1)
+    total = (on_subset if settings.joint else leaves["weight"]).sum(1)
     pns = settings.prior * (hits_nc + hits_sf) / total.clamp(min=1e-300)
-    return pns, hits_nc / w_nc.sum(1).clamp(min=1e-300), hits_sf / w_sf.sum(1).clamp(min=1e-300)
+    shares = ((on_subset, leaves["p_changed"]), (on_rest, leaves["p_unchanged"]))
+    means = [(w_nc, leaves["p_unchanged"]), (w_sf, leaves["p_changed"]), *shares]
+    return pns, *((weight * often).sum(1) / weight.sum(1).clamp(min=1e-300) for weight, often in means)
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,11 @@ def _sides(task: Task, trials: Trials, m: Moments, tolerance: Tensor, settings: 
     return out
 
 
-def _variance(task: Task, trials: Trials, sides: list[_Side], settings: Settings, slopes: dict[str, Tensor]) -> Tensor:
-    """Add up the influence of each background row in all its roles, and square."""
+def _variance(task: Task, trials: Trials, sides: list[_Side], slopes: dict[str, Tensor], *, redrawn: bool) -> Tensor:
+    """Add up the influence of each background row in all its roles, and square.
+
+    `redrawn`: whether the estimate counts other perturbations than those of the trials, which stand in for them.
+    """
     n_jobs, n_rows = len(trials.subset), len(task.background)
     source = trials.pool.source[trials.jobs_subset.index]  # (J, S)
     of_sample = slopes["weight"]
@@ -129,8 +139,8 @@ def _variance(task: Task, trials: Trials, sides: list[_Side], settings: Settings
             residual = (slopes[side.soft][..., None] * side.excess_soft + of_hard).flatten(1)
             of_row.scatter_add_(1, side.rows, residual)
             noise += (residual**2).sum(1)  # the draws' own noise is in the samples' influence already
-        if settings.estimator == "resample":
-            noise += (of_hard**2).sum((1, 2))  # these draws stand in for the ones resampling makes
+        if redrawn:
+            noise += (of_hard**2).sum((1, 2))
     squares = (of_row**2).sum(1)
     total = torch.maximum(squares - noise, squares / 4)  # in a small sample the noise may be overestimated
     return total * n_rows / max(n_rows - 1, 1) + local
