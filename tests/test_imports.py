@@ -13,7 +13,7 @@ FLOW = (
     ("version", "types", "errors", "progress", "moved", "modes", "meter", "memory"),
     ("wording", "registry", "files"),
     ("joining",),
-    ("result", "explanation"),
+    ("result", "explanation", "curve"),
     ("report",),
     ("modalities",),
     ("spaces",),

@@ -1,6 +1,7 @@
 """Which features were necessary and sufficient for a prediction?"""
 
 from fans import moved, spaces
+from fans.curve import Curve, TrialSample
 from fans.errors import FansError, FansWarning, InputError, Interrupted, MissingExtra, ModelError
 from fans.evaluation import evaluate
 from fans.explainer import Explainer
@@ -13,6 +14,7 @@ from fans.version import __version__
 __all__ = [
     "PNS",
     "Attribution",
+    "Curve",
     "Explainer",
     "Explanation",
     "FansError",
@@ -21,6 +23,7 @@ __all__ = [
     "Interrupted",
     "MissingExtra",
     "ModelError",
+    "TrialSample",
     "__version__",
     "evaluate",
     "keep_freed_memory",

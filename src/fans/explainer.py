@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 import fans.methods  # noqa: F401 - registers the methods
+from fans.curve import Curve, TrialSample, join_curves, join_samples
 from fans.engine.direction import Directions, directions
 from fans.engine.estimate import effective, gather, notes, strict_estimate, warn_if_thin
 from fans.engine.inputs import BATCHES, Part, blocks, check_change, check_seed, parts_of, subsets_of
 from fans.engine.neighbourhood import RADII, InputBatch, Reference, given_radius, resolve_radius
+from fans.engine.nested import OWN, nested, order_of, size_grid
 from fans.engine.perturbation import n_ways
+from fans.engine.samples import Shown, shown_trials
 from fans.engine.settings import Settings
 from fans.engine.tolerance import TOLERANCES, class_tolerance, given_tolerance
 from fans.engine.trials import equals_baseline
@@ -262,18 +265,16 @@ class Explainer:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
         parts = parts_of(self.task, x, target, ids)
         found = [
-            explainer._score(part, subset if len(parts) == 1 else subsets_of(subset, part.at))
+            explainer._score(part, _chosen(part.task, part, subset, alone=len(parts) == 1))
             for explainer, part in self._each(parts)
         ]
         joined = join_pns(found, [part.at for part in parts])
         warn_if_thin(effective(joined), self._n_samples, MORE_SAMPLES)
         return joined
 
-    def _score(self, given: Part, subset: Any) -> PNS:
-        """Estimate the PNS of subsets of inputs of one row layout."""
+    def _score(self, given: Part, chosen: Tensor) -> PNS:
+        """Estimate the PNS of subsets `(n, F)` of inputs of one row layout."""
         inputs, rows = _Inputs(self, given), given.rows
-        units = self.task.space.units(rows)
-        chosen = self.task.space.feature_subset(subset, units, len(rows))
         found, radii, tolerances = [], [], []
         with self.task.predict.session(), self.task.predict.counting() as spent:
             for part in self._blocks(len(rows)):
@@ -283,8 +284,99 @@ class Explainer:
                 radii.append(b)
                 tolerances.append(c)
         return gather(
-            *(found, chosen, units.present, torch.cat(radii), torch.cat(tolerances), self.settings, spent.n_rows),
+            *(
+                found,
+                chosen,
+                self.task.space.units(rows).present,
+                torch.cat(radii),
+                torch.cat(tolerances),
+                self.settings,
+                spent.n_rows,
+            ),
         )
+
+    def inputs_of(self, explanation: Attribution) -> Any:
+        """Return the inputs that an explanation is of, as this explainer takes them.
+
+        Raises:
+            InputError: the explanation does not tell, as of sparse rows and of graphs as wholes.
+        """
+        found = self.task.space.inputs_of(explanation)
+        if found is None:
+            raise InputError(
+                f"Expected the explained inputs, got an explanation of {self.task.space.modality} inputs, which does "
+                "not tell; pass `x=` as well"
+            )
+        return found
+
+    def curve(self, explanation: Explanation, x: Any = None, *, most: int = 24) -> Curve:
+        """Return PNS against the size of the subset and the tolerance, for every input of an explanation.
+
+        At the explanation's own size and tolerance the figures are its own, for the draws are the same.
+
+        Args:
+            explanation: of this explainer.
+            x: the explained inputs; by default as the explanation tells.
+            most: about how many sizes are looked at, if there are more.
+
+        Example:
+            >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
+            >>> explainer = Explainer(lambda x: (x[:, 0] - x[:, 1] > 1).astype(float), rows, baseline=0.0)
+            >>> curve = explainer.curve(explainer(np.array([3.0, 1.0, 1.0])))
+            >>> curve.sizes.tolist(), curve.pns[0, :, curve.used[0]].round(2).tolist()
+            ([[0, 1, 2, 3]], [0.0, 0.93, 0.93, 0.93])
+        """
+        check_whole("most", most, 2)
+        x = self.inputs_of(explanation) if x is None else x
+        found, places, e = list[Curve](), list[list[int]](), explanation
+        with quiet(), self.task.predict.session(), self.task.predict.counting() as spent:  # told of when explained
+            for task, one, part, at in self._singly(parts_of(self.task, x, e.target, e.ids)):
+                own, i = task.space.own, part.at[at]
+                order = order_of(own(e.scores[i]), own(e.subset[i]), own(e.present[i]))
+                n_chosen = int(own(e.subset[i]).sum())
+                sizes = size_grid(len(order), n_chosen, most)
+                along = nested(task, one, order, sizes, self.settings)
+                shares = dict(zip(("pns", "changes", "holds"), along.shares[None].unbind(-1), strict=True))
+                found.append(
+                    Curve(
+                        order=own(np.arange(e.scores.shape[1]))[order][None],
+                        sizes=np.array([sizes]),
+                        chosen=np.array([sizes.index(n_chosen)]),
+                        tolerances=along.tolerances[None].numpy(),
+                        used=np.array([len(along.tolerances) > 1 and OWN]).astype(np.int64),
+                        **{name: values.numpy() for name, values in shares.items()},
+                        intervals=along.intervals[None].numpy(),
+                        ids=e.ids[i : i + 1],
+                        confidence=e.confidence,
+                        n_evaluations=0,
+                    )
+                )
+                places.append([i])
+        return replace(join_curves(found, places), n_evaluations=spent.n_rows)
+
+    def trials(
+        self, x: Any, subset: Any, *, n: int = 8, target: Any = None, ids: Sequence[int | str] | None = None
+    ) -> TrialSample:
+        """Return some of the trials behind `score(x, subset)`: inputs as they were perturbed, and what the model said.
+
+        Trials that moved the prediction and trials that did not are shown in equal numbers, as far as there are any.
+        """
+        check_whole("n", n, 1)
+        parts = parts_of(self.task, x, target, ids)
+        found, places = list[TrialSample](), list[list[int]]()
+        with self.task.predict.session(), self.task.predict.counting() as spent:
+            for task, one, part, at in self._singly(parts):
+                chosen = _chosen(task, part, subset, alone=len(parts) == 1)[at : at + 1]
+                found.append(_sample(task, one.ids[0], shown_trials(task, one, chosen, n, self.settings)))
+                places.append([part.at[at]])
+        return replace(join_samples(found, places), n_evaluations=spent.n_rows)
+
+    def _singly(self, parts: Sequence[Part]) -> Iterator[tuple[Task, InputBatch, Part, int]]:
+        """Yield each input in a block of its own, with its task, its part and its place in that."""
+        for explainer, part in self._each(parts):
+            inputs = _Inputs(explainer, part)
+            for at in range(len(part.at)):
+                yield explainer.task, inputs.block(slice(at, at + 1)).block, part, at
 
     @property
     def rows_an_input(self) -> int:
@@ -576,6 +668,33 @@ def _warn_of_one_row(task: Task) -> None:
             "The background has one row, so that every other value is that row's and the outputs have no spread; "
             "pass rows of real data, a hundred or so"
         )
+
+
+def _chosen(task: Task, given: Part, subset: Any, *, alone: bool) -> Tensor:
+    """Return the subsets `(n, F)` that the user asked of, of inputs of one row layout; `alone`: there is no other."""
+    own = subset if alone else subsets_of(subset, given.at)
+    return task.space.feature_subset(own, task.space.units(given.rows), len(given.rows))
+
+
+def _sample(task: Task, name: int | str, sides: Mapping[str, Shown]) -> TrialSample:
+    """Return the trials of one input as users look at them."""
+    space = task.space
+
+    def shown(rows: Tensor) -> Array:
+        found: Array = space.shown(space.told(rows)).numpy()[None]
+        return found
+
+    return TrialSample(
+        inputs={side: shown(one.rows) for side, one in sides.items()},
+        before={side: shown(one.before) for side, one in sides.items()},
+        **{
+            field: {side: getattr(one, field)[None].numpy() for side, one in sides.items()}
+            for field in ("outputs", "outputs_before", "moved", "weights")
+        },
+        given={side: [space.decode(one.rows)] for side, one in sides.items()},
+        ids=(name,),
+        n_evaluations=0,
+    )
 
 
 def _plain(scores: Tensor) -> Scores:

@@ -61,51 +61,78 @@ class Changes:
         return first, second
 
 
-def run(
-    task: Task,
-    pool: Reference,
-    jobs: Jobs,
-    k: int,
-    hits: Callable[[Tensor, Tensor], Tensor],
-    kind: Change,
-    turns: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Perturb each job's samples `k` times and return the changes `(J, S, K)` and the model rows spent `(J,)`.
+@dataclass(frozen=True)
+class Ways:
+    """K ways to perturb each sample of some jobs.
 
-    `hits(job, place)` says which features `(n, F)` the perturbation at `place` (of S * K) hits; `turns` `(K,)` which
-    draws of the baseline those of a sample take, by default one of its own each. At most `max_batch` rows exist at a
-    time. A perturbation that leaves its sample as it was (no feature hit, or hit by its own value)
-    changes nothing by definition and costs no evaluation; nor do rows that come out the same as others asked with them,
-    where the space has many of those.
+    Attributes:
+        k: how many.
+        hits: `hits(job, place)` says which features `(n, F)` the perturbation at `place` (of S * K) hits.
+        turns: `(K,)` which draws of the baseline those of a sample take, by default one of its own each.
     """
-    n_jobs, n_samples = jobs.index.shape
+
+    k: int
+    hits: Callable[[Tensor, Tensor], Tensor]
+    turns: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Some perturbations of samples.
+
+    Attributes:
+        rows: `(n, E)` what came of them.
+        hit: `(n, F)` which features were hit.
+        origin: `(n,)` the pool samples perturbed.
+    """
+
+    rows: Tensor
+    hit: Tensor
+    origin: Tensor
+
+
+def perturbed(task: Task, pool: Reference, jobs: Jobs, ways: Ways, flat: Tensor) -> Perturbed:
+    """Perturb samples: those at the places `flat` `(n,)` among the J * S * K of some jobs."""
+    n_samples, k = jobs.index.shape[1], ways.k
+    job, place = flat // (n_samples * k), flat % (n_samples * k)
+    origin, owner = jobs.index.take(flat // k), jobs.owner[job]
+    hit = ways.hits(job, place)
+    drawn = place if ways.turns is None else ways.turns[place % k]
+    baseline = baselines(task, pool, jobs.row_keys[job], drawn, origin)
+    weights = pool.units.spread(draws.numbers(hit, pool.pool.dtype), owner)
+    return Perturbed(perturb(pool.pool.index_select(0, origin), weights, baseline), hit, origin)
+
+
+def run(task: Task, pool: Reference, jobs: Jobs, ways: Ways, kind: Change) -> tuple[Tensor, Tensor]:
+    """Perturb each job's samples and return the changes `(J, S, K)` and the model rows spent `(J,)`.
+
+    At most `max_batch` rows exist at a time. A perturbation that leaves its sample as it was (no feature hit, or hit by
+    its own value) changes nothing by definition and costs no evaluation; nor do rows that come out the same as others
+    asked with them, where the space has many of those.
+    """
+    (n_jobs, n_samples), k = jobs.index.shape, ways.k
     change = torch.zeros(n_jobs * n_samples * k, dtype=torch.float64)
     n_rows = torch.zeros(n_jobs, dtype=torch.int64)
     step, solid = task.predict.max_batch, pool.solid(task)
     for start in range(0, len(change), step):
         flat = torch.arange(start, min(start + step, len(change)))
-        job, place = flat // (n_samples * k), flat % (n_samples * k)
-        origin, owner = jobs.index.take(flat // k), jobs.owner[job]
-        hit = hits(job, place)
-        drawn = place if turns is None else turns[place % k]
-        baseline = baselines(task, pool, jobs.row_keys[job], drawn, origin)
-        weights = pool.units.spread(draws.numbers(hit, pool.pool.dtype), owner)
-        perturbed = perturb(pool.pool.index_select(0, origin), weights, baseline)
-        surely = solid if len(solid) == 1 else solid.index_select(0, owner)
-        changes = (hit & surely).view(torch.uint8).amax(1) > 0
+        made = perturbed(task, pool, jobs, ways, flat)
+        job, rows, origin = flat // (n_samples * k), made.rows, made.origin
+        surely = solid if len(solid) == 1 else solid.index_select(0, jobs.owner[job])
+        changes = (made.hit & surely).view(torch.uint8).amax(1) > 0
         unsure = (~changes).nonzero()[:, 0]
         if len(unsure):
-            changes[unsure] = moved(perturbed[unsure], pool.pool[origin[unsure]])
+            changes[unsure] = moved(rows[unsure], pool.pool[origin[unsure]])
         if not changes.all():
             kept = changes.nonzero()[:, 0]
-            perturbed, flat, job, origin = (t.index_select(0, kept) for t in (perturbed, flat, job, origin))
+            rows, flat, job, origin = (t.index_select(0, kept) for t in (rows, flat, job, origin))
         if len(flat):
             before, asked, of = pool.outputs.index_select(0, origin), job, pool.of.index_select(0, origin)
             if task.space.repeats:
-                first, which = distinct(perturbed if pool.units.shared else torch.cat([of[:, None], perturbed], 1))
-                after, asked = task.predict(perturbed[first], of[first], fresh=True)[which], job[first]
+                first, which = distinct(rows if pool.units.shared else torch.cat([of[:, None], rows], 1))
+                after, asked = task.predict(rows[first], of[first], fresh=True)[which], job[first]
             else:
-                after = task.predict(perturbed, of, fresh=True)
+                after = task.predict(rows, of, fresh=True)
             change.index_copy_(0, flat, measure_change(after, before, jobs.target[job], kind))
             n_rows.index_add_(0, asked, torch.ones_like(asked))
     return change.view(n_jobs, n_samples, k), n_rows
@@ -157,8 +184,8 @@ def baseline_rows(task: Task, keys: Tensor, place: Tensor, source: Tensor) -> Te
     return row + ((source >= 0) & (row >= source))
 
 
-def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: float, kind: Change) -> Changes:
-    """Perturb each job's subset `k` times on each of its samples, with a fresh m each time."""
+def by_chance(task: Task, jobs: Jobs, k: int, phi: float) -> Ways:
+    """Return how to perturb each job's subset `k` times on each of its samples, with a fresh m each time."""
     n_features, n_places = task.space.n_features, jobs.index.shape[1] * k
 
     def hits(job: Tensor, place: Tensor) -> Tensor:
@@ -172,7 +199,12 @@ def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: floa
         once = draws.bernoulli(keys[first], place[first], n_features, phi)
         return once.index_select(0, which) & jobs.subset.index_select(0, job)
 
-    change, n_rows = run(task, pool, jobs, k, hits, kind)
+    return Ways(k, hits)
+
+
+def perturbed_changes(task: Task, pool: Reference, jobs: Jobs, k: int, phi: float, kind: Change) -> Changes:
+    """Perturb each job's subset `k` times on each of its samples, with a fresh m each time."""
+    change, n_rows = run(task, pool, jobs, by_chance(task, jobs, k, phi), kind)
     return Changes(change, torch.full((len(change), k), 1 / k, dtype=torch.float64), n_rows)
 
 
@@ -185,13 +217,22 @@ def n_ways(task: Task, settings: Settings) -> int:
     return 0 if task.baseline.drawn else 1
 
 
+def whole(task: Task, jobs: Jobs) -> tuple[Ways, Tensor]:
+    """Return how to perturb the whole of each job's subset by every baseline that takes turns once.
+
+    Beside it the share `(K,)` of each: how many of the turns it has.
+    """
+    turns = task.baseline.turns if isinstance(task.baseline, Mixed) else (0,)
+    each = sorted(set(turns))
+    first = torch.tensor([turns.index(one) for one in each])
+    share = torch.tensor([turns.count(one) / len(turns) for one in each], dtype=torch.float64)
+    return Ways(len(each), lambda job, _: jobs.subset[job], first), share
+
+
 def whole_changes(task: Task, pool: Reference, jobs: Jobs, kind: Change) -> Changes:
     """Perturb the whole of each job's subset, by every baseline that takes turns once, weighed by its turns."""
-    turns = task.baseline.turns if isinstance(task.baseline, Mixed) else (0,)
-    ways = sorted(set(turns))
-    first = torch.tensor([turns.index(way) for way in ways])
-    share = torch.tensor([turns.count(way) / len(turns) for way in ways], dtype=torch.float64)
-    change, n_rows = run(task, pool, jobs, len(ways), lambda job, _: jobs.subset[job], kind, first)
+    ways, share = whole(task, jobs)
+    change, n_rows = run(task, pool, jobs, ways, kind)
     return Changes(change, share.expand(len(change), -1), n_rows)
 
 
@@ -219,7 +260,7 @@ def enumerated_changes(task: Task, pool: Reference, jobs: Jobs, phi: float, kind
         out: Tensor = bits & jobs.subset[job] & ~idle
         return out
 
-    change, n_rows = run(task, pool, jobs, k, hits, kind)
+    change, n_rows = run(task, pool, jobs, Ways(k, hits), kind)
     pattern = torch.arange(k)
     n_hits = (pattern[:, None] >> torch.arange(int(size.max()) + 1) & 1).sum(1).double()  # (K,)
     share = phi**n_hits * (1 - phi) ** (size[:, None] - n_hits)

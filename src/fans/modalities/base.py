@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import InputError, choose
+from fans.explanation import Attribution
 from fans.modalities.unwrap import Unwrap
 from fans.types import Array
 
@@ -282,6 +283,10 @@ class FittedSpace(ABC):
     def given_again(self, details: Mapping[str, Sequence[Any]]) -> Any:  # noqa: ARG002
         """Return inputs as they were given, from their `details`; None where these do not tell."""
         return None
+
+    def inputs_of(self, e: Attribution) -> Any:
+        """Return the inputs that an explanation is of, as an explainer takes them; None where it does not tell."""
+        return self.decode(torch.from_numpy(np.array(e.inputs)).flatten(1))
 
     def stand_ins(self, rows: Tensor) -> Tensor:
         """Return rows `(n, E)` that serve as background of inputs in a layout of their own: by default nothing."""

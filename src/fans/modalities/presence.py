@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fans.errors import InputError, is_number
+from fans.explanation import Attribution
 from fans.modalities.base import Baseline, Distance, FeatureSpace, FittedSpace, OfSample, Units
 from fans.types import Array
 
@@ -36,6 +37,10 @@ class FittedPresence(FittedSpace):
     """The name of the only baseline."""
     baseline_remedy: ClassVar[str] = "leave it out"
     """What to do about a baseline that is none."""
+
+    def inputs_of(self, e: Attribution) -> Any:  # noqa: ARG002
+        """Return None: an explanation keeps which features there are, not what they are part of."""
+        return None
 
     def take(self, names: tuple[str, ...]) -> None:
         """Have features of these names, each an element."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from fans.engine import draws
 from fans.engine.equations import KERNELS
 from fans.engine.neighbourhood import InputBatch, draw_features, subset_distance
-from fans.engine.perturbation import Jobs, run
+from fans.engine.perturbation import Jobs, Ways, run
 from fans.engine.settings import Settings
 from fans.errors import InputError, check_whole, choose, warn
 from fans.methods.base import Drawn, Scores, Without
@@ -98,7 +98,7 @@ def play(
     keys = torch.cat([block.keys("game/subset/row"), block.keys("game/rest/row")])
     owner = torch.arange(len(index)).repeat(2)
     jobs = Jobs(owner, index.repeat(2, 1), sides[:, 0], block.target.repeat(2), keys, keys)
-    change, n_rows = run(task, block.pool, jobs, 1, _lookup(sides), settings.change)
+    change, n_rows = run(task, block.pool, jobs, Ways(1, _lookup(sides)), settings.change)
     changed = _changed(torch.cat(change[..., 0].chunk(2), 1), block)  # (B, 2 M)
     y = closeness * _contrast(changed[:, :n_pairs], changed[:, n_pairs:], share, without)
     observed = Observed(sides[: len(index)], sides[len(index) :], y, sample, block.pool.index.shape[1])

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import InputError, ModelError, check_whole, choose, warn
+from fans.explanation import Attribution
 from fans.modalities.base import Baseline, Caller, Distance, FeatureSpace, FittedSpace, OfSample, Units
 from fans.modalities.graph.computation import ComputationGraph, EdgeArguments, Graph, cut, graphs_in, whole
 from fans.modalities.graph.union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
@@ -296,6 +297,10 @@ class _FittedGraph(FittedSpace):
         """Return what is known of the nodes of each copy, `(r, n, d)`, or of all copies alike, `(n, d)`."""
 
     # --- Inputs --------------------------------------------------------------------------------------------------
+
+    def inputs_of(self, e: Attribution) -> Any:
+        """Return the nodes that an explanation is of; None where it is of graphs, of which it keeps the edges alone."""
+        return None if e.nodes is None or (e.nodes < 0).any() else e.nodes
 
     def names(self, x: Any) -> list[int]:
         """Return how the inputs are called: nodes by their numbers, graphs by their places."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fans.errors import InputError, ModelError, choose, warn
+from fans.explanation import Attribution
 from fans.modalities.base import (
     Baseline,
     Distance,
@@ -297,6 +298,10 @@ class FittedTable(FittedSpace):
     def told(self, rows: Tensor) -> Tensor:
         """Return rows with NaN for missing values."""
         return with_gaps(rows) if self.has_missing else rows
+
+    def inputs_of(self, e: Attribution) -> Any:
+        """Return the rows of an explanation as the background came."""
+        return self.decode(torch.from_numpy(marked(e.inputs)))
 
     def decode(self, rows: Tensor) -> Any:
         """Return rows as the background came: a tensor, an array, or a frame with its labels and dtypes.

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import InputError, check_whole, choose, warn
+from fans.explanation import Attribution
 from fans.modalities.base import Baseline, Caller, FittedSpace, Noise, OfSample, Units
 from fans.modalities.presence import FittedInput, FittedPieces, FittedPresence, Pieces
 from fans.modalities.table.space import is_series, label_text
@@ -279,6 +280,10 @@ class FittedTexts(_OfTexts, FittedPieces):
     def given_again(self, details: Mapping[str, Sequence[Any]]) -> list[str]:
         """Return the texts of an explanation."""
         return list(details["text"])
+
+    def inputs_of(self, e: Attribution) -> list[str]:
+        """Return the texts of an explanation."""
+        return self.given_again(e.details)
 
     @cached_property
     def pool(self) -> list[str]:
