@@ -151,7 +151,7 @@ def test_pictures_and_torch(tmp_path, pictures, form):
         name = "net.pt"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            torch.jit.script(model).save(str(tmp_path / name))  # type: ignore[no-untyped-call]
+            torch.jit.script(model).save(str(tmp_path / name))
     else:
         name, free = "net.pt2", ({0: torch.export.Dim("batch")},) if form == "exported" else None
         torch.export.save(torch.export.export(model, (torch.rand(2, 1, 8, 8),), dynamic_shapes=free), tmp_path / name)
