@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fans.boosters import Booster, is_booster
 from fans.errors import FansError, InputError, ModelError, choose, warn
+from fans.memory import show_a_batch
 from fans.meter import Listener, RowMeter, Spent
 from fans.modalities.base import FittedSpace
 from fans.modes import asking, evaluating
@@ -184,6 +185,7 @@ class ModelCaller:
 
     def calibrate(self, rows: Tensor) -> Tensor:
         """Evaluate the background once, decide how a module's outputs are read, and return them read so."""
+        show_a_batch()
         raw = self(rows)
         self._calibrated = True
         if self._wants_squash:
