@@ -69,7 +69,7 @@ ELSEWHERE: Mapping[str, str] = {
     "baselines": "baseline=...",
     **dict.fromkeys(("categorical", "categorical_features"), "space=fans.spaces.Table(categorical=[...])"),
     "groups": "space=fans.spaces.Table(groups={...})",
-    "feature_mask": "space=fans.spaces.Table(groups={...}), or Image(...) of another unit",
+    "feature_mask": "space=fans.spaces.FeatureMask(mask)",
     "link": 'output="raw" for logits',
     "mode": 'task="classification" or "regression"',
     "random_state": "seed=...",

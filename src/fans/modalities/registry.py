@@ -77,7 +77,7 @@ def guess_space(background: Any, unit: Any = None) -> FeatureSpace:
 def named_space(background: Any, names: Any, space: FeatureSpace | None = None) -> FeatureSpace | None:
     """Return the space in which the user's names are those of the features; `space` where there are no names."""
     if names is None:
-        return space
+        return None if space is None else space.for_background(background)
     if space is not None:
         raise InputError(
             "Expected `space` or `feature_names`, got both; give the names to the space, as in "

@@ -1,7 +1,7 @@
 """Images: pixels, patches or superpixels, of any size and number of channels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
@@ -26,6 +26,7 @@ from fans.modalities.base import (
     shape_of,
 )
 from fans.modalities.image.superpixels import n_seeds, superpixels
+from fans.modalities.masks import features_of_mask
 
 Unit = Literal["superpixel", "patch", "pixel", "cell"]
 Channels = Literal["first", "last", "none"]
@@ -60,6 +61,7 @@ class Image(FeatureSpace):
             None: by the number of dimensions, and the axis of 1, 3 or 4.
         value_range: lowest and highest value of a pixel, as the model was trained; by default the background's.
         sigma: of the Gaussian of `baseline="blur"`, in pixels; by default an eighth of the image's longer side.
+        feature_mask: instead of a unit, whole numbers that say which feature each pixel belongs to: see `FeatureMask`.
 
     Example:
         >>> Image("patch", patch=2).fit(np.random.default_rng(0).random((5, 1, 4, 6))).feature_names[1]
@@ -75,6 +77,7 @@ class Image(FeatureSpace):
     channels: Channels | None = None
     value_range: tuple[float, float] | None = None
     sigma: float | None = None
+    feature_mask: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.unit is not None:
@@ -90,10 +93,15 @@ class Image(FeatureSpace):
                 raise InputError(f"Expected `{name}` above 0, got {value!r}")
         if self.value_range is not None and not _is_range(self.value_range):
             raise InputError(f"Expected `value_range` as (lowest, highest), finite numbers, got {self.value_range!r}")
+        given = [n for n in ("unit", "n_segments", "compactness", "patch") if getattr(self, n) is not None]
+        if self.feature_mask is not None and given:
+            raise InputError(f"Expected `feature_mask` or `{given[0]}`, got both; the mask says what a feature is")
 
     @property
-    def kind(self) -> Unit:
+    def kind(self) -> Unit | Literal["region"]:
         """What a feature is, if `unit` does not say."""
+        if self.feature_mask is not None:
+            return "region"
         superpixel = self.n_segments is not None or self.compactness is not None
         return self.unit or ("superpixel" if superpixel else "patch")
 
@@ -180,6 +188,10 @@ class FittedImage(FittedSpace):
             self.feature_names = tuple(f"superpixel {i + 1}" for i in range(n))
             return None
         across = -(-width // side)
+        if image.feature_mask is not None:
+            numbers, of_element = features_of_mask(image.feature_mask, self.shape)
+            self.feature_names = tuple(f"region {number}" for number in numbers)
+            return self._sized(of_element[None], shared=True)
         row, column = self._pixel // width, self._pixel % width
         names = []
         for top in range(0, height, side):
@@ -205,7 +217,7 @@ class FittedImage(FittedSpace):
 
     def blocks(self) -> Blocks | None:
         """Return blocks of pixels, or of patches, if there are many."""
-        if self.image.kind == "superpixel" or self.n_features <= _MOST_APART:
+        if self.image.kind in ("superpixel", "region") or self.n_features <= _MOST_APART:
             return None
         return Blocks.of(-(-self._height // self._side), -(-self._width // self._side))
 
