@@ -115,7 +115,7 @@ def test_a_feature_for_each_channel_leaves_channels_where_they_are(shape, axis):
             "`feature_mask` as whole numbers of shape .*, got float64 .*; number the features",
         ),
         (FeatureMask([[0], [0, 1]]), ROWS, "`feature_mask` as whole numbers"),
-        (FeatureMask(torch.zeros(2, 6).long()), ROWS, r"Expected one `feature_mask` for all inputs, .* captum\.FANS"),
+        (FeatureMask(torch.zeros(2, 6).long()), ROWS, r"Expected one `feature_mask` for all inputs, .*captum\.FANS"),
         (FeatureMask([0]), torch.zeros(8, 2, 400), "a table or images for a feature mask, .* read as Series"),
         (Table(groups={"a": [0, 1]}, feature_mask=[0] * 6), ROWS, "`groups` or `feature_mask`, got both"),
     ],
