@@ -106,6 +106,20 @@ def test_a_feature_for_each_channel_leaves_channels_where_they_are(shape, axis):
 
 
 @pytest.mark.parametrize(
+    "mask", [QUARTERS, QUARTERS[None, None], QUARTERS[None], QUARTERS.tolist(), QUARTERS[..., None]]
+)
+def test_a_mask_of_pixels_serves_channels_that_come_last(mask):
+    """The same features as where they come first."""
+    last = FeatureMask(mask).fit(IMAGES.movedim(1, -1))
+    first = FeatureMask(QUARTERS).fit(IMAGES)
+    assert last.feature_names == first.feature_names
+    images = IMAGES[:1]
+    of_last = last.units(last.encode(images.movedim(1, -1), "x")).of_element.view(8, 8, 3)
+    of_first = first.units(first.encode(images, "x")).of_element.view(3, 8, 8)
+    assert torch.equal(of_last.movedim(-1, 0), of_first)
+
+
+@pytest.mark.parametrize(
     ("space", "background", "sentence"),
     [
         (FeatureMask([0, 1]), ROWS, r"`feature_mask` of shape \(6,\), or one that broadcasts to it, got \(2,\)"),

@@ -205,7 +205,12 @@ class FittedImage(FittedSpace):
             return None
         across = -(-width // side)
         if image.feature_mask is not None:
-            numbers, of_element = features_of_mask(image.feature_mask, self.shape)
+            mask, plane = image.feature_mask, (height, width)
+            while self.channels == "last" and len(shape_of(mask, "`feature_mask`")) > 2 and len(mask) == 1:
+                mask = mask[0]
+            if self.channels == "last" and shape_of(mask, "`feature_mask`") == plane:  # one for all channels
+                mask = np.asarray(mask)[..., None]
+            numbers, of_element = features_of_mask(mask, self.shape)
             self.feature_names = tuple(f"region {number}" for number in numbers)
             return self._sized(of_element[None], shared=True)
         row, column = self._pixel // width, self._pixel % width
