@@ -82,7 +82,7 @@ def test_pns_of_nodes_is_that_of_enumeration():
             assert getattr(found, name)[0] == pytest.approx(expected[name], abs=1e-6), name
 
 
-def test_what_is_shown_of_nodes():
+def test_what_is_shown_of_nodes(tmp_path):
     pytest.importorskip("matplotlib")
     names = [f"person {i}" for i in range(40)]
     explainer = fans.Explainer(Net().eval(), GRAPH, space=GraphNodes(node_names=names), **FEW)
@@ -93,6 +93,12 @@ def test_what_is_shown_of_nodes():
     assert "nodes)" in found.sentences[0]
     assert "person" in found.sentences[0]
     assert found.plot() is not None
+    near = set(GRAPH.edge_index[0][GRAPH.edge_index[1] == 7].tolist())
+    assert found.value(0, 7) == "itself"
+    assert {k for k in range(40) if found.value(0, k) == "1 hop away"} == near
+    assert {found.value(0, k) for k in range(40)} == {"itself", "1 hop away", "2 hops away", "absent"}
+    found.save(tmp_path / "found.safetensors")
+    assert fans.load(tmp_path / "found.safetensors").value(0, min(near)) == "1 hop away"
     assert explainer.inputs_of(found).tolist() == NODES
     assert explainer.score(7, ["person 7"]).pns.shape == (1,)
 

@@ -52,5 +52,8 @@ class NodePresenter(TablePresenter):
         return "node"
 
     def value(self, e: Attribution, i: int, feature: int) -> str:
-        """Tell whether the node has anything to do with the prediction: what is known of it is not said here."""
-        return "as it is" if e.present[i, feature] else "absent"
+        """Return how far the node is from the explained one; nothing of a graph as a whole."""
+        if not e.present[i, feature]:
+            return "absent"
+        hops = e.details["hops"][i].get(str(feature)) if "hops" in e.details else None
+        return "" if hops is None else "itself" if not hops else f"{hops} hop{'s' if hops > 1 else ''} away"

@@ -702,10 +702,24 @@ class FittedNodes(_FittedContents):
     def _room(self, piece: ComputationGraph) -> int:
         return len(piece.graph) + 1
 
+    def details(self, rows: Tensor) -> dict[str, list[Any]]:
+        """Return how many hops each node is from the explained one."""
+        return {"hops": [_hops(piece) for piece in self.batch.graphs[: len(rows)]]}
+
     def _take(self, graphs: Sequence[ComputationGraph]) -> None:
         super()._take(graphs)
         if self.node_names:
             self.feature_names = (*self.node_names, self.feature_names[-1])
+
+
+def _hops(piece: ComputationGraph) -> dict[str, int]:
+    """Return how many edges lead from each node to the explained one, by its number; nothing of a whole graph."""
+    out, ends, hops = dict[str, int](), torch.tensor([piece.target]), 0
+    while piece.target >= 0 and len(ends):
+        out |= {str(node): hops for node in piece.nodes[ends].tolist()}
+        starts = torch.unique(piece.edges[0, torch.isin(piece.edges[1], ends)])
+        ends, hops = starts[[str(node) not in out for node in piece.nodes[starts].tolist()]], hops + 1
+    return out
 
 
 def message_layers(model: Any) -> list[nn.Module]:
