@@ -139,6 +139,8 @@ def test_masks_that_do_not_fit_are_refused(space, background, sentence):
         fans.Explainer(lambda rows: rows.reshape(len(rows), -1)[:, 0], background, space=space)
 
 
-def test_a_mask_and_a_unit_are_refused():
+def test_no_mask_and_a_mask_with_a_unit_are_refused():
+    with pytest.raises(fans.InputError, match="Expected a mask of whole numbers for `FeatureMask`, got None"):
+        FeatureMask(None)
     with pytest.raises(fans.InputError, match="Expected `feature_mask` or `patch`, got both"):
         Image(feature_mask=QUARTERS, patch=2)

@@ -29,6 +29,10 @@ class FeatureMask(FeatureSpace):
 
     mask: Any = field(compare=False)
 
+    def __post_init__(self) -> None:
+        if self.mask is None:
+            raise InputError("Expected a mask of whole numbers for `FeatureMask`, got None; leave the space out")
+
     def for_background(self, background: Any) -> FeatureSpace:
         """Return the space of tables or images with this mask."""
         space: Any = guess_space(background)
