@@ -366,7 +366,7 @@ def test_feature_names_and_a_space(ask):
         ("column_names", "feature_names=[...]"),
         ("groups", "space=fans.spaces.Table(groups={...})"),
         ("categorical_features", "space=fans.spaces.Table(categorical=[...])"),
-        ("feature_mask", "space=fans.spaces.Table(groups={...})"),
+        ("feature_mask", "space=fans.spaces.FeatureMask(mask)"),
         ("link", 'output="raw" for logits'),
         ("mode", 'task="classification" or "regression"'),
         ("random_state", "seed=..."),

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fans"
 
 FLOW = (
     ("version", "types", "errors", "progress", "moved", "modes", "meter", "memory"),
-    ("wording", "registry", "files"),
+    ("wording", "registry", "files", "completion"),
     ("joining",),
     ("result", "explanation", "curve"),
     ("report",),

@@ -30,6 +30,7 @@ from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
 from fans.methods.problem import Problem
 from fans.modalities.base import FeatureSpace
+from fans.modalities.containers import unpacked
 from fans.modalities.registry import guess_space, named_space
 from fans.model import Output, TaskKind
 from fans.progress import Progress, watching
@@ -69,7 +70,7 @@ ELSEWHERE: Mapping[str, str] = {
     "baselines": "baseline=...",
     **dict.fromkeys(("categorical", "categorical_features"), "space=fans.spaces.Table(categorical=[...])"),
     "groups": "space=fans.spaces.Table(groups={...})",
-    "feature_mask": "space=fans.spaces.Table(groups={...}), or Image(...) of another unit",
+    "feature_mask": "space=fans.spaces.FeatureMask(mask)",
     "link": 'output="raw" for logits',
     "mode": 'task="classification" or "regression"',
     "random_state": "seed=...",
@@ -155,6 +156,7 @@ class Explainer:
         effort: Effort = "normal",
         **settings: Any,
     ) -> None:
+        background = unpacked(background, "background")
         member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
         member = member.taking(settings)
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
