@@ -1067,7 +1067,9 @@ def test_a_number_that_stands_for_none_is_refused(value):
         fans.Explainer(lambda x: x.mean(axis=(1, 2, 3)), images)
 
 
-@pytest.mark.parametrize(("factor", "said"), [(1e150, "up to 3e+120"), (1e-160, "of at least 4e-121"), (1e300, "up to")])
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1e150, "up to 3e+120"), (1e-160, "of at least 4e-121"), (1e300, "up to")]
+)
 def test_outputs_whose_squares_are_no_numbers_are_refused(factor, said):
     with pytest.raises(fans.ModelError, match=rf"Expected outputs {re.escape(said)}.*scale them"):
         fans.Explainer(lambda rows: difference(rows) * factor, ROWS)

@@ -30,7 +30,7 @@ FLOW = (
     ("datasets",),
     ("networks",),
     ("runs",),
-    ("studies",),
+    ("studies", "own"),
     ("demo", "listing"),
     ("adapters", "cli"),
 )
