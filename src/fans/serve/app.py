@@ -120,6 +120,11 @@ class Explorer:
         x = told(i) if told is not None else None
         return self.explainer.inputs_of(e) if x is None else x
 
+    @cached_property
+    def look(self) -> str:
+        """What thumbnails of these records are: pictures, texts, lines, or none."""
+        return str(self.preview(0)["shown"]["kind"]) if len(self.source) else "none"
+
     def preview(self, i: int) -> dict[str, Any]:
         """Return what the gallery shows of a record besides its figures."""
         found = self._previews.get(i)
@@ -318,8 +323,9 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
 
     @app.exception_handler(FansError)
     async def told(request: Request, error: FansError) -> Response:  # noqa: ARG001
-        status = 409 if isinstance(error, Superseded) else 503 if isinstance(error, Busy) else 400
-        return refuse(status, str(error))
+        if isinstance(error, Superseded):  # no failure: the page asked for something else since
+            return JSONResponse({"superseded": str(error)})
+        return refuse(503 if isinstance(error, Busy) else 400, str(error))
 
     async def failed(request: Request, error: Exception) -> Response:  # noqa: ARG001
         return refuse(500, f"The model or the run failed: {type(error).__name__}: {str(error)[:300]}")
@@ -351,7 +357,7 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
     @app.get("/api/records")
     async def records(request: Request) -> Response:
         asked = Asked.of(request.query_params)
-        return await answer(lambda: explorer.gallery.page(asked))
+        return await answer(lambda: explorer.gallery.page(asked) | {"look": explorer.look})
 
     @app.get("/api/global")
     async def everything(request: Request) -> Response:
@@ -406,7 +412,7 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
         subset = None if given is None else features_of([whole("subset", part, 0) for part in parts])
         state = {name: whole(name, query[name], 0) for name in ("k", "t") if name in query}
         text = await explorer.export(i, subset, state, "export")
-        name = f"attachment; filename=\"fans-{i}.html\""
+        name = f'attachment; filename="fans-{i}.html"'
         return Response(text, media_type=pages.KINDS["html"], headers={"content-disposition": name})
 
     return Guard(app, host, token), explorer  # type: ignore[arg-type]

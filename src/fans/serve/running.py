@@ -91,7 +91,12 @@ class Served:
 
 
 def serve(
-    source: Source, *, host: str | None = None, port: int | None = None, token: str | None = None, wait: bool | None = None
+    source: Source,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    token: str | None = None,
+    wait: bool | None = None,
 ) -> Served:
     """Show explained inputs on a local page, on which features are clicked in and out.
 

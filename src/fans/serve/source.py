@@ -1,6 +1,7 @@
 """What the explorer shows: records that are read one at a time, and a few numbers of all of them."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from fans.curve import Curve
 from fans.errors import InputError
 from fans.explainer import Explainer
-from fans.explanation import Explanation
+from fans.explanation import Explanation, load
 from fans.types import Array
 
 
@@ -124,3 +125,17 @@ def columns_of(e: Explanation) -> dict[str, Array]:
         "size": e.subset.sum(1),
         "subset": np.packbits(e.subset, axis=1),
     }
+
+
+def opened(path: Path, *, model: str | None = None, trust: Path | None = None) -> Source:
+    """Return what lies at a path: a run's folder, or a file that `Explanation.save` wrote."""
+    if path.is_dir():
+        from fans.own import Results
+
+        return Results(path, model=model, trust=trust)
+    if model is not None or trust is not None:
+        raise InputError(
+            "Expected --model and --trust with a run's folder, got a file, which does not tell what the model takes; "
+            "use explanation.serve(explainer)"
+        )
+    return InMemory(load(path), title=path.name)

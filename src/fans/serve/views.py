@@ -1,5 +1,6 @@
 """What is told of one input, as plain values that JSON can hold."""
 
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -140,21 +141,25 @@ def said_of(e: Explanation, found: PNS, subset: Sequence[int]) -> list[dict[str,
 
 def trials(e: Explanation, found: TrialSample) -> dict[str, Any]:
     """Return the trials of a subset by side, those that moved the prediction and those that did not."""
-    shows, told = e.presenter, dict[str, Any]()
-    for side in ("changed", "kept"):
-        told[side] = [
-            {
-                "moved": bool(found.moved[side][0, k]),
-                "before": _said(e, found.outputs_before[side][0, k]),
-                "after": _said(e, found.outputs[side][0, k]),
-                "near": plain(found.weights[side][0, k]),
-                "shown": plain(
-                    shows.trial_data(e, found.before[side][0, k], found.inputs[side][0, k], _at(found, side, k))
-                ),
-            }
-            for k in range(found.moved[side].shape[1])
-        ]
-    return told
+    return {side: _alike(_trial(e, found, side, k) for k in range(found.moved[side].shape[1])) for side in found.moved}
+
+
+def _trial(e: Explanation, found: TrialSample, side: str, k: int) -> dict[str, Any]:
+    before, after = found.before[side][0, k], found.inputs[side][0, k]
+    return {
+        "moved": bool(found.moved[side][0, k]),
+        "before": _said(e, found.outputs_before[side][0, k]),
+        "after": _said(e, found.outputs[side][0, k]),
+        "shown": plain(e.presenter.trial_data(e, before, after, _at(found, side, k))),
+    }
+
+
+def _alike(trials: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return trials, those that look the same once, and how many of each there were."""
+    counted: dict[str, dict[str, Any]] = {}
+    for each in trials:
+        counted.setdefault(json.dumps(each), each | {"n": 0})["n"] += 1
+    return list(counted.values())
 
 
 def _at(found: TrialSample, side: str, k: int) -> Any:
@@ -166,7 +171,9 @@ def _at(found: TrialSample, side: str, k: int) -> Any:
 
 
 def _said(e: Explanation, output: float) -> str:
-    return outcome(replace(e, prediction=np.array([output])), 0)
+    """Return an output without its name."""
+    words = outcome(replace(e, prediction=np.array([output])), 0)
+    return words.removeprefix(e.target_name(0)).removeprefix(" =").strip()
 
 
 def rivals(explainer: Explainer) -> list[dict[str, str]]:
@@ -191,8 +198,8 @@ def rival(e: Explanation) -> dict[str, Any]:
         "method": e.method,
         "subset": np.flatnonzero(e.subset[0]).tolist(),
         "count": chosen_count(e, 0),
-        "names": names[:5],
-        "n_names": len(names),
+        "names": names[:5] if e.presenter.lists_features else [],
+        "n_names": len(names) if e.presenter.lists_features else 0,
         "figures": own_figures(e),
         "rows": int(e.n_evaluations[0]),
     }

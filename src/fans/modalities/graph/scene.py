@@ -45,4 +45,4 @@ def trial(e: Explanation, before: Array, after: Array) -> dict[str, Any]:
     gone = (before != 0) & (after == 0)
     features = dict.fromkeys(int(f) for f in elements[gone] if f >= 0)
     left = len({int(f) for f in elements[after != 0] if f >= 0})
-    return {"kind": "gone", "names": [e.name(0, f) for f in list(features)[:40]], "n": len(features), "left": left}
+    return {"kind": "gone", "names": [e.name(0, f) for f in list(features)[:12]], "n": len(features), "left": left}

@@ -3,7 +3,7 @@
 import { h, s, fill, percent, short } from "./dom.js";
 
 const LINES = [["pns", "both", ""], ["holds", "keep", "6 3"], ["changes", "change", "2 3"]];
-const WIDE = 420, TALL = 190, LEFT = 34, RIGHT = 52, TOP = 12, FOOT = 34;
+const WIDE = 420, TALL = 200, LEFT = 44, RIGHT = 52, TOP = 22, FOOT = 34;
 
 /** Return the figures of the curve at a size and a tolerance. */
 export function figuresAt(curve, k, t) {
@@ -99,7 +99,7 @@ function draw(drawing, curve, k, t, mark) {
   labels.sort((a, b) => a[0] - b[0]);
   labels.forEach((label, i) => { if (i && label[0] - labels[i - 1][0] < 13) label[0] = labels[i - 1][0] + 13; });
   for (const [y, words] of labels) parts.push(s("text", { class: `label ${words}`, x: WIDE - RIGHT + 6, y: y + 4 }, words));
-  parts.push(s("text", { class: "mark", x: across(curve.chosen) + (curve.chosen > n / 2 ? -4 : 4), y: TOP + 2, "text-anchor": curve.chosen > n / 2 ? "end" : "start" }, `chosen: ${curve.sizes[curve.chosen]}`));
+  parts.push(s("text", { class: "mark", x: across(curve.chosen), y: TOP - 9, "text-anchor": curve.chosen > n - 2 ? "end" : "middle" }, `chosen: ${curve.sizes[curve.chosen]}`));
   if (k !== null && curve.pns[k][t] !== null) parts.push(s("circle", { class: "now", cx: across(k), cy: down(curve.pns[k][t]), r: 5.5 }));
   if (mark && mark.p !== null) {
     const more = curve.sizes.findIndex((size) => size >= mark.size);

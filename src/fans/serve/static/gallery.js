@@ -29,7 +29,7 @@ export async function galleryPage(state, ask, go, link) {
   const cards = found.records.map((each) => recordCard(each, link));
   const element = h("section", { class: "gallery" }, h("h1", {}, "Inputs"), controls,
     h("p", { role: "status", class: "faint" }, found.found === found.n ? `${count(found.n)} inputs` : `${count(found.found)} of ${count(found.n)} inputs`),
-    found.found ? h("ul", { class: "cards" }, cards.map(({ element: card }) => card)) : h("p", {}, "No input is like that. ", h("a", { href: link("gallery", {}) }, "Show all")),
+    found.found ? h("ul", { class: `cards ${found.look}` }, cards.map(({ element: card }) => card)) : h("p", {}, "No input is like that. ", h("a", { href: link("gallery", {}) }, "Show all")),
     last > 0 ? pager() : null);
   preview(cards, ask);
   return element;
@@ -61,7 +61,7 @@ async function preview(cards, ask) {
       if (told.shown.kind === "picture") fill(look, h("img", { src: told.shown.picture, alt: "", class: "pixels" }));
       else if (told.shown.kind === "text") fill(look, h("q", {}, told.shown.text));
       else if (told.shown.kind === "series") fill(look, seriesSvg(told.shown, null, { wide: 220, left: 4, tall: 40, ticks: false }).svg);
-      else look.remove();
+      else look.hidden = true;
     });
   }
 }

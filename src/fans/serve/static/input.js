@@ -39,6 +39,7 @@ export function inputPage(view, state, ask) {
   const hint = h("p", { class: "hint", "aria-hidden": "true" });
   const about = h("p", { class: "about" });
   const sentenceNow = h("p", { class: "finding" });
+  const strip = h("p", { class: "strip", "aria-hidden": "true" });
   const back = h("button", { type: "button", class: "reset", hidden: true, onclick: () => choose(new Set(view.subset), page.curve?.used ?? null, true) }, "Back to the explanation's own");
   const why = h("p", { class: "why", hidden: can }, view.model.why);
   const along = h("div", { class: "curve-place" }, h("p", { class: "faint" }, "The curve is being computed ..."));
@@ -61,8 +62,9 @@ export function inputPage(view, state, ask) {
 
   function show() {
     figures.show(page.figures, explained(), view.confidence);
-    const n = page.subset.size, of = `${n} of ${view.n_features} ${view.units[n === 1 ? 0 : 1]}`;
+    const n = page.subset.size, of = `${n} of ${view.n_features} ${view.units[view.n_features === 1 ? 0 : 1]}`;
     const own = page.from === "own";
+    strip.textContent = ["keep", "change", "both"].map((name) => `${name} ${percent(page.figures[name][0])}`).join("   ");
     about.textContent = { own: `The explanation's own subset: ${of}.`, along: `The ${of} that rank highest.`, asked: `Your own subset: ${of}, asked of the model.` }[page.from];
     back.hidden = own;
     if (own) fill(sentenceNow, sentence(view.finding));
@@ -154,7 +156,7 @@ export function inputPage(view, state, ask) {
     } else if (key === "methods") {
       if (shownFor !== key) { shownFor = key; await methods(); }
     } else {
-      const mine = `trials/${[...page.subset]}`;
+      const mine = `trials/${[...page.subset].sort((a, b) => a - b)}`;
       if (shownFor === mine) return;
       shownFor = mine;
       if (!page.subset.size) { fill(panel, h("p", { class: "faint" }, "Nothing is in the subset, so that there is nothing to change alone.")); return; }
@@ -163,7 +165,7 @@ export function inputPage(view, state, ask) {
       fill(panel, h("p", { class: "faint" }, "Some trials are being drawn ..."));
       try {
         const found = await ask.trials([...page.subset]);
-        if (shownFor === mine) fill(panel, h("p", { class: "faint" }, "The nearest trials that moved the prediction and that did not, in equal numbers as far as there are any: their numbers estimate nothing."), trialsPanel(found));
+        if (shownFor === mine) fill(panel, h("p", { class: "faint" }, "The nearest trials that moved the prediction and that did not, in equal numbers as far as there are any: their numbers estimate nothing."), trialsPanel(found, view.target));
       } catch (error) {
         if (shownFor === mine && error.name !== "AbortError") fill(panel, h("p", { class: "error", role: "alert" }, error.message));
       }
@@ -171,8 +173,8 @@ export function inputPage(view, state, ask) {
   }
 
   async function methods() {
-    const rows = [{ method: view.method, label: `${view.method} (this explanation)`, subset: view.subset, count: `${view.subset.length} of ${view.n_features} ${view.units[view.subset.length === 1 ? 0 : 1]}`,
-      names: view.features.filter((each) => view.subset.includes(each.f)).slice(0, 5).map((each) => each.name), n_names: view.subset.length, figures: view.figures, rows: null }];
+    const rows = [{ method: view.method, label: `${view.method} (this explanation)`, subset: view.subset, count: `${view.subset.length} of ${view.n_features} ${view.units[view.n_features === 1 ? 0 : 1]}`,
+      names: view.lists ? view.features.filter((each) => view.subset.includes(each.f)).slice(0, 5).map((each) => each.name) : [], n_names: view.lists ? view.subset.length : 0, figures: view.figures, rows: null }];
     if (!can || !view.rivals.length) {
       fill(panel, markBest(methodsTable(rows, view.units, null), rows), h("p", { class: "faint" }, can ? "No other method fits these inputs." : "Other methods need the model, and there is none to ask here."));
       return;
@@ -206,7 +208,7 @@ export function inputPage(view, state, ask) {
     view.nothing ? h("p", { class: "nothing" }, view.nothing) : null,
     why,
     h("div", { class: "columns" },
-      h("div", { class: "look" }, scene ? [scene.element, h("p", { class: "faint key" }, scene.key), hint] : null, listing),
+      h("div", { class: "look" }, scene ? [scene.element, h("p", { class: "faint key" }, scene.key), hint] : null, listing, strip),
       h("aside", { class: "judge" }, h("div", { class: "head" }, about, back), figures.element, along)),
     bar, panel,
     exporter ? h("p", { class: "export" }, exporter) : null);

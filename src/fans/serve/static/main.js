@@ -20,9 +20,9 @@ async function asked(address, options = {}) {
   const told = await answer.json().catch(() => ({ error: "The server's answer could not be read." }));
   if (!answer.ok) {
     const error = new Error(told.error ?? `The server answered ${answer.status}.`);
-    if (answer.status === 409) error.name = "AbortError";
     throw error;
   }
+  if (told.superseded) throw Object.assign(new Error(told.superseded), { name: "AbortError" });
   return told;
 }
 

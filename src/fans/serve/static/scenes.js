@@ -276,7 +276,7 @@ export function featureList(view, act) {
   const scores = view.features.map((each) => [each.score ?? 0, each.half ?? 0]);
   const low = Math.min(0, ...scores.map(([score, half]) => score - half)), high = Math.max(0, ...scores.map(([score, half]) => score + half));
   const span = high - low || 1;
-  const rows = new Map();
+  const rows = new Map(), valued = view.lists && view.scene.kind !== "graph"; // an edge is there: it has no value
   view.features.forEach((each, k) => {
     const bar = h("span", { class: "bar" }), score = each.score ?? 0;
     const part = (kind, from, to) => {
@@ -286,10 +286,10 @@ export function featureList(view, act) {
       return strip;
     };
     bar.append(part("score", Math.min(0, score), Math.max(0, score)));
-    if (each.half !== null) bar.append(part("whisker", score - each.half, score + each.half));
+    if (each.half !== null && each.half > 0.005 * span) bar.append(part("whisker", score - each.half, score + each.half));
     const row = h("div", { role: "option", class: "feature", "data-f": each.f, tabindex: k ? -1 : 0, "aria-selected": "false",
       onclick: () => act.toggle(each.f), onpointerenter: () => act.point(each.f), onpointerleave: () => act.point(null), onfocus: () => act.point(each.f) },
-      h("span", { class: "tick", "aria-hidden": "true" }), h("span", { class: "named" }, each.name), h("span", { class: "value" }, each.value),
+      h("span", { class: "tick", "aria-hidden": "true" }), h("span", { class: "named" }, each.name), h("span", { class: "value" }, valued ? each.value : ""),
       h("span", { class: "number" }, each.score_text), bar, h("span", { class: "number" }, each.direction), h("span", { class: "number" }, each.stability));
     rows.set(each.f, row);
   });
@@ -306,7 +306,7 @@ export function featureList(view, act) {
       row.tabIndex = 0;
       row.focus();
     } }, [...rows.values()]);
-  const head = h("div", { class: "feature head", "aria-hidden": "true" }, h("span", {}), h("span", {}, view.units[0]), h("span", {}, view.lists ? "value" : ""), h("span", { class: "number" }, view.score_label), h("span", {}),
+  const head = h("div", { class: "feature head", "aria-hidden": "true" }, h("span", {}), h("span", {}, view.units[0]), h("span", {}, valued ? "value" : ""), h("span", { class: "number" }, view.score_label), h("span", {}),
     h("span", { class: "number" }, "if changed"), h("span", { class: "number" }, "chosen in"));
   const element = h("div", { class: "listing" }, head, list, view.n_more > 0 ? h("p", { class: "faint" }, `${view.n_more.toLocaleString("en")} more ${view.units[1]} are not listed.`) : null);
   return {

@@ -8,18 +8,22 @@ const SIDES = [
   ["kept", "Keep: everything else was changed", "the prediction changed", "it did not, as it should"],
 ];
 
+/** Changed features of a trial that are shown at once. */
+const FIRST = 8;
+
 /** Show trials by side, those that moved the prediction apart from those that did not. */
-export function trialsPanel(found) {
+export function trialsPanel(found, target) {
   return SIDES.map(([side, heading, yes, no]) => h("section", { class: "side" }, h("h3", {}, heading),
     [[true, yes], [false, no]].map(([moved, words]) => {
       const some = found[side].filter((each) => each.moved === moved);
-      return h("div", { class: `trials ${moved ? "moved" : "stayed"}` }, h("h4", {}, h("span", { class: "sign", "aria-hidden": "true" }, moved ? "↯ " : "＝ "), words[0].toUpperCase() + words.slice(1)),
-        some.length ? h("ul", {}, some.map(card)) : h("p", { class: "faint" }, "None of the trials."));
+      return h("div", { class: `trials ${moved ? "moved" : "stayed"}` }, h("h4", {}, h("span", { class: "sign", "aria-hidden": "true" }, moved ? "≠ " : "= "), words[0].toUpperCase() + words.slice(1)),
+        some.length ? h("ul", { class: some[0].shown.kind }, some.map((each) => card(each, target))) : h("p", { class: "faint" }, "None of the trials."));
     })));
 }
 
-function card(each) {
-  return h("li", { class: "trial" }, shownTrial(each.shown), h("p", { class: "outcomes" }, `${each.before} → ${each.after}`));
+function card(each, target) {
+  return h("li", { class: "trial" }, shownTrial(each.shown), h("p", { class: "outcomes" }, `${target}: ${each.before} → ${each.after}`),
+    each.n > 1 ? h("p", { class: "faint" }, `${each.n} trials alike`) : null);
 }
 
 function shownTrial(shown) {
@@ -31,10 +35,11 @@ function shownTrial(shown) {
     return svg;
   }
   if (shown.kind === "text") return h("blockquote", {}, shown.text || "(nothing)");
-  if (shown.kind === "gone") return h("p", {}, shown.n ? `Without ${shown.n} edges: ${shown.names.join(", ")}${shown.n > shown.names.length ? ", ..." : ""}` : "Nothing was taken out.");
+  if (shown.kind === "gone") return h("p", {}, shown.n ? `Without ${shown.n} ${shown.n === 1 ? "edge" : "edges"}: ${shown.names.join(", ")}${shown.n > shown.names.length ? ", ..." : ""}` : "Nothing was taken out.");
   if (!shown.moves || !shown.moves.length) return h("p", {}, "Nothing differs: what was drawn was as it is.");
-  return h("table", {}, h("tbody", {}, shown.moves.map(({ name, from, to }) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, from), h("td", { "aria-label": "becomes" }, "→"), h("td", {}, to)))),
-    shown.more ? h("tfoot", {}, h("tr", {}, h("td", { colspan: 4 }, `and ${shown.more} more`))) : null);
+  const rows = (moves) => h("table", {}, h("tbody", {}, moves.map(({ name, from, to }) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, from), h("td", { "aria-label": "becomes" }, "→"), h("td", {}, to)))));
+  const rest = shown.moves.slice(FIRST);
+  return [rows(shown.moves.slice(0, FIRST)), rest.length ? h("details", {}, h("summary", {}, `and ${rest.length + shown.more} more`), rows(rest)) : null];
 }
 
 /** Compare methods: `rows` have a method's name, its subset and figures. */
