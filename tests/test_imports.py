@@ -30,9 +30,8 @@ FLOW = (
     ("datasets",),
     ("networks",),
     ("runs",),
-    ("studies",),
+    ("studies", "own"),
     ("demo", "listing"),
-    ("own",),
     ("serve",),
     ("adapters", "cli"),
 )

@@ -83,23 +83,21 @@ class Presenter:
     # --- In the explorer, as plain values that JSON can hold ------------------------------------------------------
 
     def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:  # noqa: ARG002
-        """Return what the explorer draws of input `i` besides the list of its features: its `kind`, and what that takes.
+        """Return what the explorer draws of input `i` besides its list of features: the `kind`, and what that takes.
 
         Parts of a drawing say by number which feature they belong to.
         """
         return {"kind": "list"}
 
     def thumbnail(self, e: Explanation, i: int) -> dict[str, Any]:  # noqa: ARG002
-        """Return what a gallery shows of input `i` besides its figures: `{"kind": "text", "text": ...}` or a picture."""
+        """Return what a gallery shows of input `i`: `{"kind": "text", "text": ...}`, a `"picture"`, or nothing."""
         return {"kind": "none"}
 
     def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
         """Return what the explorer shows of a trial: by default which features differ, and from what to what.
 
-        Args:
-            e: of one input.
-            before, after: `(*input)` an input near the explained one, and what was made of it.
-            given: what the model was given.
+        `e` is of one input, `before` and `after` `(*input)` are an input near it and what was made of that, `given` is
+        what the model was given.
         """
         was, now = (replace(e, inputs=values[None]) for values in (before, after))
         features = [int(f) for f in e.ranked(0) if not _alike(before, after, places_of(e, 0, int(f)))]

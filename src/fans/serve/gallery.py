@@ -1,7 +1,7 @@
-"""The gallery: records filtered and sorted by a few numbers of all of them, a page at a time; and all of them at once."""
+"""The gallery: records filtered and sorted by a few numbers of all of them, a page at a time; and all at once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,8 @@ class Gallery:
     def __init__(self, source: Source) -> None:
         self.source, self.n = source, len(source)
         self.columns = dict(source.columns())
-        self.classes, self._class = _classes(self.columns.get("target"), self.n)
+        self._first = source.explanation(0) if self.n else None
+        self.classes, self._class = self._targets()
         self._texts: Array | None = None
         self._global: dict[str, Any] = {}
 
@@ -108,7 +109,21 @@ class Gallery:
 
     def _record(self, i: int) -> dict[str, Any]:
         told = {name: plain(self.columns[name][i]) for name in ("prediction", "pns", "keep", "change", "size")}
-        return {"i": i, "id": str(self.columns["id"][i]), "target": self.classes[self._class[i]], **told}
+        return {"i": i, "id": self._title(self.columns["id"][i]), "target": self.classes[self._class[i]], **told}
+
+    def _title(self, name: Any) -> str:
+        """Return how a record is called: by its id, after the word for inputs where that is a number."""
+        if isinstance(name, str) or self._first is None:
+            return str(name)
+        return f"{self._first.presenter.input_words[0]} {name}"
+
+    def _targets(self) -> tuple[list[str], Array]:
+        """Return the explained outputs by name, and the number of each record's."""
+        numbers, of = np.unique(np.asarray(self.columns["target"], dtype=np.int64), return_inverse=True)
+        if self._first is None:
+            return [], of
+        first = self._first
+        return [replace(first, target=np.array([c])).target_name(0) for c in numbers.tolist()], of
 
     def _found(self, asked: Asked) -> Array:
         """Return the places of the records that a filter leaves."""
@@ -135,7 +150,9 @@ class Gallery:
 
     def _lower(self) -> Array:
         if self._texts is None:
-            self._texts = np.char.lower(np.array([str(name)[:80] for name in self.columns["id"]], dtype=np.str_))
+            self._texts = np.char.lower(
+                np.array([self._title(name)[:80] for name in self.columns["id"]], dtype=np.str_)
+            )
         return self._texts
 
     def _sorted(self, found: Array, asked: Asked) -> Array:
@@ -197,20 +214,11 @@ class Gallery:
 
     def names(self) -> tuple[str, ...] | None:
         """Return the names of the features, where they are the same in every input."""
-        if not self.n:
+        e = self._first
+        if e is None:
             return None
-        e = self.source.explanation(0)
         shared = e.elements.ndim < e.inputs.ndim and e.modality != "text"
         return e.feature_names if shared else None
-
-
-def _classes(target: Array | None, n: int) -> tuple[list[str], Array]:
-    """Return the classes by name, and the number of each record's."""
-    if target is None:
-        return [""], np.zeros(n, dtype=np.int64)
-    texts = target if target.dtype.kind == "U" else np.array([str(name) for name in target], dtype=object)
-    names, numbers = np.unique(np.asarray(texts, dtype=np.str_), return_inverse=True)
-    return [str(name) for name in names], numbers
 
 
 def _wilson(count: int, n: int, z: float = 1.959964) -> dict[str, float]:

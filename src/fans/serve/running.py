@@ -35,7 +35,7 @@ class Served:
         self._socket, self.port = _bound(host, port)
         app, self._explorer = application(source, host, token)
         config = uvicorn.Config(
-            app,  # type: ignore[arg-type]
+            app,
             log_config=None,
             access_log=False,
             lifespan="off",

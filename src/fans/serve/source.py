@@ -26,8 +26,8 @@ class Source(Protocol):
     def columns(self) -> Mapping[str, Array]:
         """Return a few numbers of all records: each an array with one entry a record, cheap also for 100,000.
 
-        `id`, `target` (a name), `prediction`, `pns`, `keep`, `change`, `size`, and `subset` `(N, ceil(F / 8))` the bits
-        of the chosen features as `numpy.packbits` packs them.
+        `id` (texts or numbers), `target` (the class's number), `prediction`, `pns`, `keep`, `change`, `size`, and
+        `subset` `(N, ceil(F / 8))` the bits of the chosen features as `numpy.packbits` packs them.
         """
         ...
 
@@ -116,8 +116,8 @@ def default_title(e: Explanation) -> str:
 def columns_of(e: Explanation) -> dict[str, Array]:
     """Return a few numbers of all inputs of an explanation."""
     return {
-        "id": np.array([e.title(i) for i in range(len(e))], dtype=object),
-        "target": np.array([e.target_name(i) for i in range(len(e))], dtype=object),
+        "id": np.array([*e.ids, None], dtype=object)[:-1],
+        "target": e.target,
         "prediction": e.prediction,
         "pns": e.pns,
         "keep": e.holds,

@@ -109,14 +109,8 @@ def figures(found: PNS) -> dict[str, Any]:
 
 
 def _figures(pns: Any, changes: Any, holds: Any, interval: Any, shares: Any, note: str) -> dict[str, Any]:
-    return plain(
-        {
-            "both": [pns, *interval],
-            "change": [changes, *shares[0]],
-            "keep": [holds, *shares[1]],
-            "note": note,
-        }
-    )
+    named = {"both": (pns, *interval), "change": (changes, *shares[0]), "keep": (holds, *shares[1])}
+    return {name: plain(values) for name, values in named.items()} | {"note": note}
 
 
 def said_of(e: Explanation, found: PNS, subset: Sequence[int]) -> list[dict[str, Any]]:

@@ -1,0 +1,109 @@
+"""`fans.own.Results`: a run of `fans explain`, read piece by piece and without trusting it."""
+
+import bisect
+import itertools
+import threading
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from fans.curve import Curve
+from fans.errors import InputError
+from fans.explainer import Explainer
+from fans.explanation import Explanation
+from fans.own import store
+from fans.types import Array
+
+KEPT_SHARDS = 8
+"""Shards in memory at a time."""
+
+KEPT_CURVES = 256
+"""Curves that were computed and are kept."""
+
+
+class Results:
+    """The explanations in the folder of a run: what is done of it, in the order of the data.
+
+    One shard is read at a time and nothing in the folder is executed. Files that lead elsewhere, or are not what they
+    should be, are refused with an `InputError`.
+
+    Args:
+        folder: of the run.
+
+    Attributes:
+        title: what is explained, in words.
+        modality: what kind of inputs these are.
+        feature_names: of features that all inputs share, as a table's columns; else empty.
+        target_names: of the model's outputs.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.plan = store.Plan.read(self.folder)
+        self.title = self.plan.title
+        self._shards = store.shards_there(self.folder, self.plan)
+        if not self._shards:
+            raise InputError(
+                f"Expected finished explanations in {self.folder}, got none yet; give the command of the run again, "
+                "which goes on"
+            )
+        self._numbers = list(self._shards)
+        counts = [len(self.plan.inputs(number)) for number in self._numbers]
+        self._starts = [0, *itertools.accumulate(counts)]
+        self._read = lru_cache(KEPT_SHARDS)(self._shard)
+        self._computed = lru_cache(KEPT_CURVES)(self._curve)
+        self._lock = threading.RLock()
+        first = self._read(0)
+        self.modality, self.target_names = first.modality, first.target_names
+        self.feature_names = first.feature_names if first.elements.ndim < first.inputs.ndim else ()
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def __repr__(self) -> str:
+        return f"Results({str(self.folder)!r}, inputs={len(self)} of {self.plan.n})"
+
+    def columns(self) -> dict[str, Array]:
+        """Return a few numbers of every input as arrays of one length, for lists, filters and sorting.
+
+        `id`, `target`, `prediction`, `pns`, `keep`, `change`, `intervals` (`(N, 3, 2)` of pns, keep, change by low,
+        high), `size` of the subset, `tolerance`, `subset` (packed: `np.unpackbits(subset[i], count=F)`), and `top`, the
+        names of the first chosen features.
+        """
+        return dict(self._columns)
+
+    @cached_property
+    def _columns(self) -> dict[str, Array]:
+        found = store.read_index(self.folder, self._shards, len(self))
+        if found is None:
+            found = store.joined([store.columns_of(self._shard(at)) for at in range(len(self._numbers))])
+        return found
+
+    def explanation(self, i: int) -> Explanation:
+        """Return the explanation of input `i`."""
+        at, row = self._place(i)
+        return self._read(at)[row]
+
+    def explainer(self) -> Explainer | None:
+        """Return the explainer that made the run; None, as nothing of a model is kept here."""
+        return None
+
+    def curve(self, i: int) -> Curve | None:
+        """Return PNS of input `i` against size and tolerance: stored, or computed if there is an explainer."""
+        at, row = self._place(i)
+        stored = store.read_curves(self.folder, self.plan, self._numbers[at])
+        return stored[row] if stored is not None else self._computed(i)
+
+    def _curve(self, i: int) -> Curve | None:
+        explainer = self.explainer()
+        return None if explainer is None else explainer.curve(self.explanation(i))
+
+    def _place(self, i: int) -> tuple[int, int]:
+        """Return at which shard, and where in it, an input is."""
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"Expected an index below {len(self)}, got {i}")
+        i %= len(self)
+        at = bisect.bisect_right(self._starts, i) - 1
+        return at, i - self._starts[at]
+
+    def _shard(self, at: int) -> Explanation:
+        return store.read_shard(self.folder, self.plan, self._numbers[at])
