@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,11 +17,15 @@ from fans.errors import FansError, InputError, choose, extra
 from fans.explainer import Explainer
 from fans.explanation import Explanation
 from fans.methods.base import Method
+from fans.report.sentences import outcome
 from fans.serve import pages, views
 from fans.serve.asking import Asker, Busy, Superseded
 from fans.serve.gallery import Asked, Gallery, whole
-from fans.serve.safety import App, Guard
+from fans.serve.safety import App, Guard, Refused
 from fans.serve.source import Source
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 T = TypeVar("T")
 
@@ -131,7 +135,7 @@ class Explorer:
         if found is None:
             e = self.explanation(i)
             names = e.chosen_names(0)[:3] if e.presenter.lists_features else []
-            told = {"i": i, "outcome": views.outcome(e, 0), "names": names, "title": e.title(0)}
+            told = {"i": i, "outcome": outcome(e, 0), "names": names, "title": e.title(0)}
             found = self._previews.put(i, told | {"shown": views.plain(e.presenter.thumbnail(e, 0))})
         return found  # type: ignore[no-any-return]
 
@@ -241,7 +245,9 @@ def _explainer_of(source: Source) -> tuple[Explainer | None, str]:
         found = source.explainer()
     except (FansError, OSError) as error:
         return None, f"There is no model to ask. {error}."
-    return found, "" if found is not None else NO_MODEL
+    if found is None:
+        return None, getattr(source, "why_no_explainer", "") or NO_MODEL
+    return found, ""
 
 
 def _mask(e: Explanation, subset: tuple[int, ...]) -> Any:
@@ -252,7 +258,7 @@ def _mask(e: Explanation, subset: tuple[int, ...]) -> Any:
     if beyond:
         raise InputError(f"Expected features that the input has, below {n:,}, got {beyond[0]}")
     mask[list(subset)] = True
-    return mask
+    return mask[e.present[0]] if e.sparse else mask  # a sparse row alone has only its own columns
 
 
 class Body:
@@ -327,6 +333,10 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
             return JSONResponse({"superseded": str(error)})
         return refuse(503 if isinstance(error, Busy) else 400, str(error))
 
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:  # noqa: ARG001
+        return refuse(error.status, str(error))
+
     async def failed(request: Request, error: Exception) -> Response:  # noqa: ARG001
         return refuse(500, f"The model or the run failed: {type(error).__name__}: {str(error)[:300]}")
 
@@ -346,6 +356,18 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
     @app.get("/favicon.ico")
     async def icon() -> Response:
         return Response(status_code=204)
+
+    _add_reading(app, explorer)
+    _add_asking(app, explorer)
+    return Guard(app, host, token), explorer
+
+
+def _add_reading(app: "FastAPI", explorer: Explorer) -> None:
+    """Add the routes that read records."""
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+
+    source = explorer.source
 
     async def answer(work: Callable[[], Any]) -> Response:
         return JSONResponse(await asyncio.to_thread(work))
@@ -378,6 +400,12 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
     async def view(request: Request) -> Response:
         i = explorer.index(request.query_params.get("i", ""))
         return await answer(lambda: explorer.view(i))
+
+
+def _add_asking(app: "FastAPI", explorer: Explorer) -> None:
+    """Add the routes that ask the model."""
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
 
     @app.post("/api/score")
     async def score(request: Request) -> Response:
@@ -414,5 +442,3 @@ def application(source: Source, host: str = "127.0.0.1", token: str = "") -> tup
         text = await explorer.export(i, subset, state, "export")
         name = f'attachment; filename="fans-{i}.html"'
         return Response(text, media_type=pages.KINDS["html"], headers={"content-disposition": name})
-
-    return Guard(app, host, token), explorer  # type: ignore[arg-type]

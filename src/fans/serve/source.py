@@ -132,7 +132,7 @@ def opened(path: Path, *, model: str | None = None, trust: Path | None = None) -
     if path.is_dir():
         from fans.own import Results
 
-        return Results(path, model=model, trust=trust)
+        return Results(path, model=model, trust=() if trust is None else [trust])
     if model is not None or trust is not None:
         raise InputError(
             "Expected --model and --trust with a run's folder, got a file, which does not tell what the model takes; "
