@@ -388,7 +388,7 @@ _GREY, _COLOUR = ("1", "L", "LA"), ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 class Pictures(Data):
     """Pictures in a folder and the folders below it, read one block at a time."""
 
-    kind, words = "image", ("picture", "pictures")
+    kind, words = "image", ("image", "images")
     background_size = 100
 
     def __init__(self, path: Path, reading: Reading, wants: Wants) -> None:
@@ -562,6 +562,9 @@ def _arrays(path: Path) -> dict[str, Array]:
     with np.load(path, allow_pickle=False) as found:
         return {name: found[name] for name in found.files if name in _OF_GRAPH}
 
+
+WORDS: Mapping[str, tuple[str, str]] = {kind.kind: kind.words for kind in (Table, Texts, Pictures, Graph)}
+"""What one input is called, and several, by the kind of data."""
 
 # --- Background ------------------------------------------------------------------------------------------------------
 

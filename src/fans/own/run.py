@@ -20,7 +20,7 @@ from fans.runs import Cell, Result, Run, span
 TRIED = 4
 """Inputs that are explained to say how long all will take."""
 
-SLOW = 2.0
+SLOW = 10.0
 """Seconds: where the first input takes longer, it tells enough."""
 
 EVERY = 10.0

@@ -84,7 +84,7 @@ class Plan:
         path = folder / PLAN
         if not path.exists():
             raise InputError(f"Expected a run of `fans explain` in {folder}, got no {PLAN} there; check the folder")
-        with _refusing(path, "the plan of a run of `fans explain`"):
+        with refusing(path, "the plan of a run of `fans explain`"):
             found = json.loads(_regular(path).read_bytes())["plan"]
             if found["kind"] != cls.KIND:
                 raise ValueError(f"a run of kind {found['kind']!r}")
@@ -107,7 +107,7 @@ class Plan:
 
 
 @contextmanager
-def _refusing(path: Path, expected: str) -> Iterator[None]:
+def refusing(path: Path, expected: str) -> Iterator[None]:
     """Tell in one sentence of a file that is not what it should be, whatever is wrong with it."""
     try:
         yield
@@ -163,7 +163,7 @@ def shards_there(folder: Path, plan: Plan) -> dict[int, int]:
 def read_shard(folder: Path, plan: Plan, number: int) -> Explanation:
     """Return the explanations of a block of inputs, checked."""
     path = folder / SHARDS / shard_name(number)
-    with _refusing(path, "a shard of a run"):
+    with refusing(path, "a shard of a run"):
         found = load(_tensors(path))
         _check(found)
         if len(found) != len(plan.inputs(number)):
@@ -176,7 +176,7 @@ def read_curves(folder: Path, plan: Plan, number: int) -> Curve | None:
     path = folder / CURVES / shard_name(number)
     if not path.is_file():
         return None
-    with _refusing(path, "the curves of a run"):
+    with refusing(path, "the curves of a run"):
         found = Curve.load(_tensors(path))
         if any(len(value) != len(plan.inputs(number)) for value in (found.sizes, found.pns, found.ids)):
             raise ValueError(f"not of {len(plan.inputs(number))} inputs")

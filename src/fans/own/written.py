@@ -18,11 +18,13 @@ from fans.errors import InputError, choose, extra
 from fans.explanation import Explanation, join
 from fans.files import write, writing
 from fans.own import store
+from fans.own.data import WORDS
 from fans.own.store import Plan
 from fans.report.html import HEAD, STYLE, anchored, emphasise
 from fans.report.overview_page import fragment
-from fans.report.sentences import keep_change_both, outcome
+from fans.report.sentences import MOST_NAMES, chosen_count, keep_change_both, outcome, percent, sentence, unit_word
 from fans.version import __version__
+from fans.wording import normal_quantile
 
 FORMATS = ("csv", "html", "json", "parquet")
 
@@ -44,8 +46,13 @@ POLICY = (
 )
 """Nothing on a page runs, and nothing is fetched, whatever an input is called."""
 
-Record = Mapping[str, Any]
-Add = Callable[[Explanation], None]
+LOOK = (
+    "<style>.fans h1 { font-size: 1.5rem } .fans .list td { vertical-align: top } .fans .said { white-space: nowrap }"
+    "</style>"
+)
+
+Add = Callable[[list[dict[str, Any]]], None]
+"""Takes the records of a block of inputs."""
 
 
 def write_results(
@@ -60,12 +67,13 @@ def write_results(
     with ExitStack() as stack:
         for path in written:
             adds.append(stack.enter_context(writers[path.suffix[1:]](path)))
-        if "html" in formats:
-            adds.append(pages.add)
 
         def see(block: Explanation) -> None:
+            rows = list(records(block)) if adds else []
             for add in adds:
-                add(block)
+                add(rows)
+            if "html" in formats:
+                pages.add(block)
 
         columns = store.collected(folder, plan, see)
     store.write_index(folder, shards, columns)
@@ -91,7 +99,7 @@ def records(e: Explanation) -> Iterator[dict[str, Any]]:
             low, high = columns["intervals"][i, k]
             found |= {name: _number(columns[name][i]), f"{name}_low": _number(low), f"{name}_high": _number(high)}
         found |= {"size": int(columns["size"][i]), "of": int(e.present[i].sum()), "tolerance": _number(e.tolerance[i])}
-        found |= {"chosen": e.chosen_names(i), "sentence": e.sentences[i].replace("*", "")}
+        found |= {"chosen": e.chosen_names(i), "sentence": sentence(e, i).replace("*", "")}
         yield found | {"features": _features(e, i)}
 
 
@@ -123,9 +131,9 @@ def _csv(path: Path) -> Iterator[Add]:
     with writing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         lines: Any = None
 
-        def add(e: Explanation) -> None:
+        def add(rows: list[dict[str, Any]]) -> None:
             nonlocal lines
-            for record in records(e):
+            for record in rows:
                 row = {name: value for name, value in record.items() if name != "features"}
                 row["chosen"] = "; ".join(row["chosen"])
                 if lines is None:
@@ -149,9 +157,9 @@ def _json(path: Path) -> Iterator[Add]:
     with writing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         between = "[\n"
 
-        def add(e: Explanation) -> None:
+        def add(rows: list[dict[str, Any]]) -> None:
             nonlocal between
-            for record in records(e):
+            for record in rows:
                 file.write(between + json.dumps(record, allow_nan=False))
                 between = ",\n"
 
@@ -174,9 +182,9 @@ def _parquet(path: Path) -> Iterator[Add]:
     with writing(path) as temporary, ExitStack() as stack:
         writer: Any = None
 
-        def add(e: Explanation) -> None:
+        def add(found: list[dict[str, Any]]) -> None:
             nonlocal writer
-            rows = [row | {"id": str(row["id"])} for row in records(e)]
+            rows = [row | {"id": str(row["id"])} for row in found]
             if writer is None:
                 kinds = {name: number for name, value in rows[0].items() if isinstance(value, float) or value is None}
                 kinds |= {"id": text, "target": text, "size": pa.int32(), "of": pa.int32(), "sentence": text}
@@ -196,6 +204,7 @@ class _Pages:
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder, self.plan = folder, plan
+        self._things = WORDS.get(str(plan.data.get("kind")), ("input", "inputs"))[1]
         self._every = -(-plan.n // MOST_SEEN)
         self._seen: list[Explanation] = []
         self._rows: list[str] = []
@@ -232,10 +241,10 @@ class _Pages:
     def finish(self, columns: Mapping[str, Any]) -> Path:
         """Write the first page and return it."""
         assert self._first is not None
-        parts = [f"<h1>{escape(self.plan.title)}</h1>", *self._about(self._first), *_summary(columns, self._first)]
+        parts = [f"<h1>{escape(self.plan.title)}</h1>", *self._about(self._first)]
+        parts += ["<p>" + escape(_summary(columns, self._first, self._things)) + "</p>"]
         parts += ["</div>", *self._overview(), "<div class='fans'>", "<h2>Each input</h2>", self._list(), "</div>"]
-        style = "<style>.fans h1 { font-size: 1.5rem } .fans .list td { vertical-align: top }</style>"
-        content = "\n".join([HEAD + POLICY + STYLE + style, "<div class='fans'>", *parts, *self._inside, "</html>\n"])
+        content = "\n".join([HEAD + POLICY + STYLE + LOOK, "<div class='fans'>", *parts, *self._inside, "</html>\n"])
         return write(self.folder / "index.html", content)
 
     def _about(self, e: Explanation) -> list[str]:
@@ -243,7 +252,7 @@ class _Pages:
         plan, given = self.plan, self.plan.settings
         of = int(plan.data.get("inputs", plan.n))
         n = f"{self._n:,} of {of:,}" if of != self._n else f"{self._n:,}"
-        facts = [f"{n} {e.presenter.input_words[1]} explained", f"method {e.method}", f"effort {given.get('effort')}"]
+        facts = [f"{n} {self._things} explained", f"method {e.method}", f"effort {given.get('effort')}"]
         facts += [f"seed {e.seed}", f"fans {__version__}"]
         if self._n < plan.n:
             facts.insert(1, f"{plan.n - self._n:,} not done yet")
@@ -276,23 +285,28 @@ def _row(e: Explanation, i: int, link: str) -> str:
     name = escape(e.title(i))
     linked = f"<a href='{escape(link)}'>{name}</a>" if link else name
     names = e.chosen_names(i)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    chosen = escape(", ".join(names[:5]) + more) or "nothing changes it"
-    keep, change, both = keep_change_both(e, i)[:3] if names else ("", "", "")
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    chosen = escape(", ".join(names[:MOST_NAMES]) + more) or "nothing changes it"
+    if e.presenter.together(e, i):  # pixels, of which none is worth a name
+        chosen = escape(chosen_count(e, i))
+    keep, change, both, between = keep_change_both(e, i) if names else ("", "", "", "")
+    both = f"{both} {between}".strip()
     shares = "".join(f"<td class='n'>{escape(text)}</td>" for text in (keep, change, both))
     said = emphasise(escape(outcome(e, i)), [])
-    return f"<tr><td>{linked}</td><td>{said}</td>{shares}<td>{chosen}</td></tr>"
+    return f"<tr><td>{linked}</td><td class='said'>{said}</td>{shares}<td>{chosen}</td></tr>"
 
 
-def _summary(columns: Mapping[str, Any], e: Explanation) -> list[str]:
-    """Say in two sentences what was found over all inputs."""
-    sizes, pns = columns["size"], columns["pns"]
-    some = sizes > 0
-    if not some.any():
-        return ["<p>No subset was found that changes any of the predictions.</p>"]
-    word = e.presenter.feature_word(e)
-    quarter, middle, most = (float(np.quantile(sizes[some], q)) for q in (0.25, 0.5, 0.75))
-    found = f"A subset that changes the prediction was found for {int(some.sum()):,} of {len(sizes):,} inputs"
-    words = word if middle == 1 else f"{word}s"
-    each = f"it has {middle:.0f} {words} in the median (half of them {quarter:.0f} to {most:.0f})"
-    return [f"<p>{escape(found)}; {escape(each)}, and a mean PNS (both) of {float(np.nanmean(pns[some])):.2f}.</p>"]
+def _summary(columns: Mapping[str, Any], e: Explanation, things: str) -> str:
+    """Say in a sentence what was found over all inputs."""
+    some = columns["size"] > 0
+    sizes, pns = columns["size"][some], columns["pns"][some]
+    if not len(sizes):
+        return "No subset was found that changes any of the predictions."
+    quarter, middle, most = (float(np.quantile(sizes, q)) for q in (0.25, 0.5, 0.75))
+    half = normal_quantile(e.confidence) * float(np.nanstd(pns, ddof=1)) / len(pns) ** 0.5 if len(pns) > 1 else math.nan
+    between = "" if math.isnan(half) else f" ± {half:.2f} ({percent(e.confidence)})"
+    return (
+        f"A subset that changes the prediction was found for {len(sizes):,} of {len(some):,} {things}; it has "
+        f"{middle:.0f} {unit_word(e, round(middle))} in the median (half of them {quarter:.0f} to {most:.0f}), and a "
+        f"mean PNS (both) of {float(np.nanmean(pns)):.2f}{between}."
+    )
