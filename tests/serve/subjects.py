@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 import fans
 
@@ -61,14 +62,28 @@ def series() -> Subject:
     return explainer, explainer(values[:3]), {}
 
 
-def graph() -> Subject:
-    """Two nodes of the bundled graph of houses."""
-    from fans.datasets import load_graph
-    from fans.networks import load
+class Degree(torch.nn.Module):
+    """Says of a node how many of its edges there are, compared with two."""
 
-    data = load_graph("ba_community")
-    explainer = fans.Explainer(load("ba_community")[0], data, target_names=data.classes, effort="low")
-    return explainer, explainer([430, 400]), {}
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
+        """Return the logits of few and many."""
+        weight = torch.ones(edge_index.shape[1]) if edge_weight is None else edge_weight
+        total = torch.zeros(len(x)).index_add(0, edge_index[1], weight * x[edge_index[0], 0])
+        return torch.stack([2 - total, total - 2], 1)
+
+
+def graph() -> Subject:
+    """Two nodes of a ring with chords; what counts is the number of their edges to marked nodes."""
+    from types import SimpleNamespace
+
+    pairs = [(k, (k + 1) % 9) for k in range(9)] + [(0, 3), (0, 5), (2, 6)]
+    ends = torch.tensor([[u, v] for a, b in pairs for u, v in ((a, b), (b, a))]).T
+    x = torch.ones(9, 1)
+    x[5] = 0
+    space = fans.spaces.GraphEdges(hops=1, node_names=[f"person {k}" if k else "Ada" for k in range(9)])
+    data = SimpleNamespace(x=x, edge_index=ends)
+    explainer = fans.Explainer(Degree(), data, space=space, target_names=["few", "many"], effort="low")
+    return explainer, explainer([0, 2]), {}
 
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {

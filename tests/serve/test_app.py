@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+from typing import Any
 
 import httpx
 import numpy as np
@@ -466,7 +467,7 @@ def test_hostile_names_stay_data_in_the_saved_page():
     assert text.count("<script") == 2
     assert text.count("</script>") == 2
     assert "<img" not in text
-    data = json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
     assert data["run"] == evil
     explorer.close()
 
@@ -494,7 +495,7 @@ def test_a_newer_click_takes_the_place_of_older_ones():
     with serve(source, port=0, wait=False) as served, httpx.Client(base_url=served.url, timeout=30) as client:
         client.post("/api/score", json={"i": 0, "subset": [5], "channel": "warm"})
         model.go.clear()
-        answers: dict[int, dict] = {}
+        answers: dict[int, Any] = {}
 
         def click(k):
             body = {"i": 0, "subset": list(range(1, k + 2)), "channel": "page"}
@@ -522,9 +523,14 @@ def test_clicks_go_before_what_takes_long():
     explorer.asker.ask("live", "warm", lambda: None).result(10)
     model.go.clear()
     x = explainer.inputs_of(source.explanation(0))
-    slow = explorer.asker.ask("slow", "a", lambda: (explainer.score(x, [True] * 6), asked.append("slow")))
+
+    def work(name, subset):
+        explainer.score(x, subset)
+        asked.append(name)
+
+    slow = explorer.asker.ask("slow", "a", lambda: work("slow", [True] * 6))
     time.sleep(0.1)
-    live = explorer.asker.ask("live", "b", lambda: (explainer.score(x, [True, *[False] * 5]), asked.append("live")))
+    live = explorer.asker.ask("live", "b", lambda: work("live", [True, *[False] * 5]))
     model.go.set()
     live.result(20)
     slow.result(20)
@@ -576,7 +582,7 @@ def test_huge_headers_and_half_requests_do_no_harm(subject):
             b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n",
             b"\x00\xff" * 1000,
             b"GET / HTTP/9.9\r\n\r\n",
-            b"POST /api/curve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n",
+            b"POST /api/curve HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/json\r\nContent-Length: 9\r\n\r\n",
             b"POST /api/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
         ):
             with socket.create_connection(("127.0.0.1", served.port), timeout=5) as raw:
