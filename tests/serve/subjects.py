@@ -80,7 +80,7 @@ def graph() -> Subject:
     ends = torch.tensor([[u, v] for a, b in pairs for u, v in ((a, b), (b, a))]).T
     x = torch.ones(9, 1)
     x[5] = 0
-    space = fans.spaces.GraphEdges(hops=1, node_names=[f"person {k}" if k else "Ada" for k in range(9)])
+    space = fans.spaces.GraphEdges(hops=2, node_names=[f"person {k}" if k else "Ada" for k in range(9)])
     data = SimpleNamespace(x=x, edge_index=ends)
     explainer = fans.Explainer(Degree(), data, space=space, target_names=["few", "many"], effort="low")
     return explainer, explainer([0, 2]), {}

@@ -1,7 +1,7 @@
 """The explorer in a browser: every flow, all modalities, the saved file, the keyboard. Figures are held to `score`."""
 
 import re
-from pathlib import Path
+import time
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,14 @@ def opened(tab: Any, server: Any, address: str = "") -> None:
 def open_input(tab: Any, server: Any, i: int = 0, query: str = "") -> None:
     opened(tab, server, f"#/input/{i}{query}")
     tab.wait_for_selector("svg.curve")
+
+
+def until(tab: Any, script: str, *given: Any) -> None:
+    """Wait until a script says yes; the page's own policy forbids what `wait_for_function` does."""
+    end = time.monotonic() + 20
+    while not tab.evaluate(script, *given):
+        assert time.monotonic() < end, script
+        tab.wait_for_timeout(20)
 
 
 def figures(tab: Any) -> dict[str, str]:
@@ -109,7 +117,7 @@ def test_an_input_is_shown_clicked_and_slid(page, served):
     curve = explainer.curve(e[0])
     outside = [int(f) for f in curve.order[0] if not e.subset[0, f]][-1]
     page.locator(f"[role=option][data-f='{outside}']").click()  # the last of the order: no subset of the curve
-    page.wait_for_function("document.querySelector('.about').textContent.startsWith('Your own subset')")
+    until(page, "document.querySelector('.about').textContent.startsWith('Your own subset')")
     subset = {*np.flatnonzero(e.subset[0]).tolist(), outside}
     assert chosen(page) == subset
     assert figures(page) == scored(explainer, e, 0, subset)
@@ -169,7 +177,7 @@ def test_trials_and_other_methods_are_shown(page, served):
             more = sum(int(text.split()[0]) - 1 for text in cards.locator("> .faint").all_inner_texts())
             assert cards.count() + more == n
     page.get_by_role("tab", name="Methods side by side").click()
-    page.wait_for_function("document.querySelectorAll('.methods tbody tr td.faint').length === 0")
+    until(page, "document.querySelectorAll('.methods tbody tr td.faint').length === 0")
     rows = page.locator(".methods tbody tr")
     assert rows.count() >= 3
     assert rows.locator(".error").count() == 0
@@ -214,7 +222,7 @@ def test_a_subset_of_ones_own_is_saved_with_its_figures(page, subjects, tmp_path
     with serve(InMemory(e, explainer), port=0, wait=False) as server:
         open_input(page, server, 1, "?subset=0.4")
         settled(page)
-        page.wait_for_function("document.querySelector('.about').textContent.startsWith('Your own subset')")
+        until(page, "document.querySelector('.about').textContent.startsWith('Your own subset')")
         assert chosen(page) == {0, 4}
         assert figures(page) == scored(explainer, e, 1, {0, 4})
         with page.expect_download() as saved:
@@ -242,7 +250,7 @@ def test_everything_can_be_done_with_the_keyboard(page, subjects):
         assert outline == "solid"
         page.keyboard.press("Space")
         subset = set(np.flatnonzero(e.subset[2]).tolist()) ^ {order[-2]}
-        page.wait_for_function("document.querySelector('.about').textContent.startsWith('Your own subset')")
+        until(page, "document.querySelector('.about').textContent.startsWith('Your own subset')")
         assert chosen(page) == subset
         assert figures(page) == scored(explainer, e, 2, subset)
         assert page.locator("[role=status][aria-live=polite]").inner_text() != ""
@@ -254,9 +262,9 @@ def test_everything_can_be_done_with_the_keyboard(page, subjects):
         assert page.get_by_role("tab", name="Methods side by side").get_attribute("aria-selected") == "true"
         page.locator("h1").click()
         page.keyboard.press("]")
-        page.wait_for_function("document.querySelector('h1').textContent.startsWith('row 3')")
+        until(page, "document.querySelector('h1').textContent.startsWith('row 3')")
         page.keyboard.press("[")
-        page.wait_for_function("document.querySelector('h1').textContent.startsWith('row 2')")
+        until(page, "document.querySelector('h1').textContent.startsWith('row 2')")
 
 
 @pytest.mark.parametrize("name", ["image", "graph", "text", "series"])
@@ -288,7 +296,7 @@ def test_nodes_are_dragged(page, subjects):
         moved = node.bounding_box()
         assert abs(moved["x"] - box["x"]) > 25
         assert chosen(page) == set(np.flatnonzero(e.subset[0]).tolist())
-        assert "Ada" in page.locator("svg.graph").inner_text() or "Ada" in page.locator("svg.graph").text_content()
+        assert "Ada" in page.locator("svg.graph").text_content()
 
 
 def test_the_gallery_is_filtered_and_the_address_says_so(page, subjects):
@@ -298,15 +306,15 @@ def test_the_gallery_is_filtered_and_the_address_says_so(page, subjects):
         assert page.locator(".card").count() == len(e)
         assert page.title() == "Inputs - Made-up rows"
         page.locator("select[name=sort]").select_option("pns")
-        page.wait_for_function("location.hash.includes('sort=pns')")
+        until(page, "location.hash.includes('sort=pns')")
         page.locator("input[name=down]").check()
         best = e.title(int(np.argmax(e.pns)))
-        page.wait_for_function("name => document.querySelector('.card h2')?.textContent === name", arg=best)
+        until(page, "name => document.querySelector('.card h2')?.textContent === name", best)
         page.go_back()
         worst = e.title(int(np.argmin(e.pns)))
-        page.wait_for_function("name => document.querySelector('.card h2')?.textContent === name", arg=worst)
+        until(page, "name => document.querySelector('.card h2')?.textContent === name", worst)
         page.locator("select[name=feature]").select_option("1")
-        page.wait_for_function(f"document.querySelectorAll('.card').length === {int(e.subset[:, 1].sum())}")
+        until(page, f"document.querySelectorAll('.card').length === {int(e.subset[:, 1].sum())}")
         page.reload()
         page.wait_for_selector(".card")
         assert page.locator(".card").count() == e.subset[:, 1].sum()
@@ -342,7 +350,7 @@ def test_the_global_view_leads_into_the_gallery(page, subjects):
         assert page.locator(".card").count() == (sizes == at).sum()
 
 
-def test_states_go_back_and_forward(page, subjects):
+def test_states_go_back_and_forward(page, browser, subjects):
     explainer, e, _ = subjects["table"]
     with serve(InMemory(e, explainer), port=0, wait=False) as server:
         open_input(page, server, 1)
@@ -351,15 +359,15 @@ def test_states_go_back_and_forward(page, subjects):
         slide(page, "size", 4)
         assert len(chosen(page)) == 4
         page.go_back()
-        page.wait_for_function("document.querySelectorAll('[role=option][aria-selected=true]').length === 0")
+        until(page, "document.querySelectorAll('[role=option][aria-selected=true]').length === 0")
         page.wait_for_selector("svg.curve")
         page.go_forward()
-        page.wait_for_function("document.querySelectorAll('[role=option][aria-selected=true]').length === 4")
+        until(page, "document.querySelectorAll('[role=option][aria-selected=true]').length === 4")
         address = page.url
-        other = page.context.new_page()
+        other = browser.new_page()
         other.goto(address)
         other.wait_for_selector("svg.curve")
-        other.wait_for_function("document.querySelectorAll('[role=option][aria-selected=true]').length === 4")
+        until(other, "document.querySelectorAll('[role=option][aria-selected=true]').length === 4")
         assert figures(other) == figures(page)
         other.close()
 
@@ -368,11 +376,11 @@ def test_a_tolerance_of_ones_own_subset_is_asked(page, subjects):
     explainer, e, _ = subjects["table"]
     with serve(InMemory(e, explainer), port=0, wait=False) as server:
         open_input(page, server, 1, "?subset=0.4")
-        page.wait_for_function("document.querySelector('.about').textContent.startsWith('Your own subset')")
+        until(page, "document.querySelector('.about').textContent.startsWith('Your own subset')")
         settled(page)
         before = page.locator(".figure.keep p").inner_text()
         slide(page, "tolerance", 12)
-        page.wait_for_function("text => document.querySelector('.figure.keep p').textContent !== text", arg=before)
+        until(page, "text => document.querySelector('.figure.keep p').textContent !== text", before)
         settled(page)
         assert chosen(page) == {0, 4}
         tolerance = float(explainer.curve(e[1]).tolerances[0, 12])
@@ -395,7 +403,7 @@ def test_without_a_model_the_page_says_why(page, subjects):
 
 
 @pytest.mark.parametrize("name", ["made", "text"])
-def test_hostile_labels_are_words(page, name):
+def test_hostile_labels_are_words(page, name, tmp_path):
     if name == "made":
         e = made_table(3, feature_names=EVIL, element_names=EVIL, ids=EVIL, target_names=(EVIL[0], EVIL[1]))
         source = InMemory(e, title=EVIL[1])
@@ -416,8 +424,8 @@ def test_hostile_labels_are_words(page, name):
         page.wait_for_selector("main:not([aria-busy]) h1")
         with page.expect_download() as saved:
             page.get_by_text("Save as one HTML file").click()
-        page.goto("about:blank")
-        page.goto(Path(saved.value.path()).as_uri())
+        saved.value.save_as(tmp_path / "saved.html")
+        page.goto((tmp_path / "saved.html").as_uri())
         page.wait_for_selector("h1")
         assert page.locator("img[src=x]").count() == 0
 
