@@ -99,9 +99,10 @@ class Bound:
                 "reading": asked.reading.to_json(),
             },
             model=dict(self.loaded.about),
-            background={"words": self.background.words, "sha256": self.background_sha256},
+            background={"source": self.background.source, "sha256": self.background_sha256},
             settings=asked.settings(),
             paths=asked.paths(),
+            words=self.background.words,
         )
 
 

@@ -8,6 +8,7 @@ import importlib
 import inspect
 import re
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -388,7 +389,8 @@ def _torchscript(path: Path, trusted: bool) -> tuple[Any, Wants]:
                 "are of; name a function that builds it and loads them as module:function"
             )
         return found, _of_object(found)
-    with _loading(path, "TorchScript saved with torch.jit.save"):
+    with _loading(path, "TorchScript saved with torch.jit.save"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch would rather have .pt2
         model = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
     return model, _of_object(model)
 

@@ -103,8 +103,12 @@ def explain(
         FansError: some blocks failed; the others are kept, and their results written.
         Interrupted: by Ctrl-C; what is done is kept.
     """
-    bound = bind(asked)
-    bound.data.check(range(bound.n))
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", FansWarning)
+        bound = bind(asked)
+        bound.data.check(range(bound.n))
+    for one in heard:
+        tell(f"Note: {one.message}")
     work = Explaining(asked, out, curves, bound)
     plan = bound.plan()
     run = _begun(plan, bound, out, curves, tell)
@@ -127,7 +131,7 @@ def explain(
 
 def _begun(plan: Plan, bound: Bound, out: Path, curves: bool, tell: Callable[[str], None]) -> Run:
     """Begin the run, or go on with the one that is there; what was lost of it is to be done again."""
-    known = {name: value for name, value in plan.encoded().items() if name not in ("paths", "title")}
+    known = {name: value for name, value in plan.encoded().items() if name not in Plan.TOLD}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
     cells = []
     for number in range(plan.n_shards):
@@ -135,7 +139,7 @@ def _begun(plan: Plan, bound: Bound, out: Path, curves: bool, tell: Callable[[st
         spec = {"dataset": bound.asked.data.stem, "method": bound.asked.method, "seed": bound.asked.seed}
         spec |= {"shard": [inputs.start, inputs.stop], "number": number, "plan": digest, "curves": curves}
         cells.append(Cell(spec, cost=bound.explainer.rows_an_input * len(inputs)))
-    run = Run.create(out, plan.encoded(), cells, grows=("paths", "title"))
+    run = Run.create(out, plan.encoded(), cells, grows=Plan.TOLD)
     lost = [
         cell for cell, record in zip(run.done(), run.records(), strict=True) if _is_lost(record.values, out, curves)
     ]

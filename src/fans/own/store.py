@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from fans.errors import FansError, InputError
 from fans.explanation import Explanation, load
 from fans.files import writing
 from fans.types import Array
-
-T = TypeVar("T")
 
 SHARDS, CURVES, INDEX, PLAN = "shards", "curves", "index.safetensors", "plan.json"
 
@@ -57,6 +55,7 @@ class Plan:
         data, model, background: what they are, with their checksums.
         settings: of the explainer.
         paths: where data, model and background were; they may have moved since.
+        words: what the background is, as a sentence.
     """
 
     title: str
@@ -67,8 +66,11 @@ class Plan:
     background: Mapping[str, Any]
     settings: Mapping[str, Any]
     paths: Mapping[str, str]
+    words: str
 
-    KIND = "explain"
+    KIND: ClassVar[str] = "explain"
+    TOLD: ClassVar[tuple[str, ...]] = ("title", "paths", "words")
+    """Entries that only say where things are and what they are called."""
 
     def encoded(self) -> dict[str, Any]:
         """Return it as the ledger's plan."""
@@ -89,7 +91,7 @@ class Plan:
             if found["kind"] != cls.KIND:
                 raise ValueError(f"a run of kind {found['kind']!r}")
             plan = cls(**{f.name: found[f.name] for f in fields(cls)})
-            texts = [plan.title, *plan.paths.values()]
+            texts = [plan.title, plan.words, *plan.paths.values()]
             maps = (plan.data, plan.model, plan.background, plan.settings)
             whole = all(type(number) is int and 0 < number < 2**40 for number in (plan.n, plan.block))
             if not whole or not all(isinstance(t, str) for t in texts) or not all(isinstance(m, dict) for m in maps):

@@ -48,7 +48,7 @@ POLICY = (
 
 LOOK = (
     "<style>.fans h1 { font-size: 1.5rem } .fans .list td { vertical-align: top } .fans .said { white-space: nowrap }"
-    "</style>"
+    ".fans .list td:last-child { min-width: 16rem }</style>"
 )
 
 Add = Callable[[list[dict[str, Any]]], None]
@@ -256,8 +256,7 @@ class _Pages:
         facts += [f"seed {e.seed}", f"fans {__version__}"]
         if self._n < plan.n:
             facts.insert(1, f"{plan.n - self._n:,} not done yet")
-        words = str(plan.background.get("words", ""))
-        return [f"<p class='facts'>{escape('; '.join(facts))}. {escape(words)}</p>"]
+        return [f"<p class='facts'>{escape('; '.join(facts))}. {escape(plan.words)}</p>"]
 
     def _overview(self) -> list[str]:
         """Return the global view of a table's rows, at most so many of them, evenly spread."""
