@@ -1,7 +1,7 @@
-"""The explorer as a reader feels it: a click to new figures, a slider, the gallery of 100,000 inputs, the server's memory.
+"""The explorer as a reader feels it: a click to new figures, a slider, the gallery of 100,000 inputs, its memory.
 
-In a browser (headless Chromium, Playwright), on the demo's table model and its LeNet. A click is timed in the page, from
-the event to the frame that shows the new figures; so is a slider. Run with `python -m benchmarks.serve`.
+In a browser (headless Chromium, Playwright), on the demo's table model and its LeNet. A click is timed in the page,
+from the event to the frame that shows the new figures; so is a slider. Run with `python -m benchmarks.serve`.
 """
 
 import shutil

@@ -646,3 +646,54 @@ def test_saved_explanations_are_served_from_the_command_line(subject, tmp_path, 
     (tmp_path / "none.txt").write_text("nothing")
     assert cli.main(["serve", str(tmp_path / "none.txt")]) == 1
     assert cli.main(["serve", str(tmp_path / "absent")]) == 1
+
+
+def test_ctrl_c_ends_it(subject, tmp_path):
+    import signal
+    import subprocess
+    import sys
+
+    _, e, _ = subject
+    path = e.save(tmp_path / "found.safetensors")
+    command = [sys.executable, "-m", "fans.cli", "serve", str(path), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stderr is not None
+        address = process.stderr.readline().split()[-1]
+        assert httpx.get(f"{address}api/run").json()["n"] == len(e)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+
+
+def test_a_run_of_ones_own_is_served_with_its_model(tmp_path):
+    own = pytest.importorskip("fans.own")
+    sklearn = pytest.importorskip("sklearn.linear_model")
+    skops = pytest.importorskip("skops.io")
+    import pandas as pd
+
+    from fans import cli
+    from fans.serve.source import opened
+
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 4)), columns=["a", "b", "c", "<d>"])
+    model = sklearn.LogisticRegression().fit(rows, rows["a"] + rows["b"] > 0)
+    skops.dump(model, tmp_path / "model.skops")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    run = tmp_path / "run"
+    given = [str(tmp_path / "model.skops"), str(tmp_path / "rows.csv"), "--out", str(run), "--effort", "low"]
+    assert cli.main(["explain", *given]) == 0
+    source = opened(run)
+    assert isinstance(source, own.Results)
+    some, explorer = client_of(source)
+    told = some.get("/api/view?i=7").json()
+    assert told["model"]["available"], told["model"]["why"]
+    e = source.explanation(7)
+    assert told["figures"]["both"][0] == e.pns[0]
+    assert {each["name"] for each in told["features"]} == set(rows.columns)
+    found = some.post("/api/score", json={"i": 7, "subset": [3]}).json()
+    maker = source.explainer()
+    assert maker is not None
+    known = maker.score(rows.iloc[7:8], [False, False, False, True], target=e.target, ids=e.ids)
+    assert found["figures"]["keep"][0] == known.holds[0]
+    counts = {each["name"]: each["n"] for each in some.get("/api/global").json()["features"]}
+    subsets = np.stack([source.explanation(i).subset[0] for i in range(60)])
+    assert counts == dict(zip(rows.columns, subsets.sum(0).tolist(), strict=True))
+    explorer.close()

@@ -67,6 +67,8 @@ class Served:
         try:
             while self._thread.is_alive():
                 self._thread.join(0.2)
+        except KeyboardInterrupt:
+            pass  # which is how a reader ends it
         finally:
             self.close()
 

@@ -99,7 +99,7 @@ function drawImage(scene, act) {
     small.getContext("2d").putImageData(out, 0, 0);
     context.imageSmoothingEnabled = false;
     context.drawImage(small, 0, 0, width * side, height * side);
-    edges((f, g) => f !== g, "rgba(120, 130, 140, .35)", 1);
+    if (places.size <= 400) edges((f, g) => f !== g, "rgba(120, 130, 140, .35)", 1); // a grid of single pixels hides them
     if (any) edges((f, g) => chosen.has(f) !== chosen.has(g), "#ff7a1a", 3);
     if (at !== null) edges((f, g) => (f === at) !== (g === at), "#ffffff", 5), edges((f, g) => (f === at) !== (g === at), "#1c2733", 2);
   }
