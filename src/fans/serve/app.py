@@ -186,22 +186,21 @@ class Explorer:
         known = self._curves.get(i)
         if known is not None:
             return known  # type: ignore[no-any-return]
-        kept = await asyncio.to_thread(self._kept_curve, i)
-        if kept is not None:
-            return self._curves.put(i, {"curve": kept.to_json(0)})
-        e, why = await asyncio.to_thread(self.explanation, i), self.view(i)["model"]["why"]
-        if why or self.explainer is None:
-            return {"curve": None, "why": "No curve of PNS against size was kept, and there is no model to ask."}
-        explainer = self.explainer
+        e = await asyncio.to_thread(self.explanation, i)
 
         def work() -> dict[str, Any]:
-            return self._curves.put(i, {"curve": explainer.curve(e, self._given(e, i)).to_json(0)})
+            found = self.source.curve(i)
+            if found is None and self.explainer is None:
+                return {"curve": None, "why": "No curve of PNS against size was kept, and there is no model to ask."}
+            if found is None:
+                assert self.explainer is not None
+                found = self.explainer.curve(e, self._given(e, i))
+            return self._curves.put(i, {"curve": found.to_json(0)})
 
-        return await asyncio.wrap_future(self.asker.ask("slow", f"curve/{channel}", work))
-
-    def _kept_curve(self, i: int) -> Any:
-        with self._reading:
-            return self.source.curve(i)
+        try:  # a source may ask the model as well
+            return await asyncio.wrap_future(self.asker.ask("slow", f"curve/{channel}", work))
+        except InputError as error:
+            return {"curve": None, "why": f"There is no curve of PNS against size. {error}."}
 
     async def rival(self, i: int, method: str, channel: str) -> dict[str, Any]:
         """Return what another method says of an input, with the same draws."""
