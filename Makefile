@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/fans demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

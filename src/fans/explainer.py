@@ -645,6 +645,11 @@ class Explainer:
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
         with self._shared.lock, self.task.predict.session():
+            if not self._shared.repeats:
+                self._shared.repeats = True
+                with self.task.predict.counting() as spent:
+                    self.task.predict.check_repeats(self.task.background, self.task.outputs)
+                self._shared.n_once += spent.n_rows
             self.class_tolerance()
             self._shared.training = self.method.prepare(self.task, self.seed)
             return self._shared.training
@@ -655,6 +660,7 @@ class _Shared:
 
     Attributes:
         n_once: model rows spent on it, training aside.
+        repeats: whether it was checked that the model says the same twice.
         tolerance: of each output `(C,)`, once it is found.
         training: what training the method cost, once that is done.
         lock: held while it is found.
@@ -662,6 +668,7 @@ class _Shared:
 
     def __init__(self, n_once: int) -> None:
         self.n_once = n_once
+        self.repeats = False
         self.tolerance: Tensor | None = None
         self.training: Mapping[str, Any] = {}
         self.lock = threading.RLock()

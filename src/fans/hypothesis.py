@@ -112,6 +112,7 @@ def pns(
     b, c = given_radius(radius, n_inputs), given_tolerance(tolerance, n_inputs)
     grid, found = LITERAL if search else None, []
     with bound.predict.session():
+        bound.predict.check_repeats(bound.background, bound.outputs)
         by_class = not isinstance(c, Tensor)
         if not isinstance(c, Tensor):
             c = class_tolerance(bound, c, change, seed)

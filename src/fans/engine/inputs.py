@@ -12,7 +12,7 @@ from torch import Tensor
 from fans.engine.equations import (
     Change,
 )
-from fans.errors import InputError
+from fans.errors import InputError, check_written
 from fans.task import Task
 
 BATCHES = 32
@@ -63,6 +63,7 @@ def check_ids(ids: Sequence[int | str] | None, n_inputs: int, *, own: bool = Tru
         raise InputError(f"Expected `ids` as whole numbers or names, one per input, got {ids!r}") from None
     if any(isinstance(i, int) and not -(2**63) <= i < 2**63 for i in names):
         raise InputError(f"Expected `ids` that fit into 64 bits, got {ids!r}; pass long ones as text")
+    check_written("`ids`", names)
     if not own and len(names) != n_inputs:
         raise InputError(f"Expected one id for each of {n_inputs} inputs, got {len(names)}")
     if own and (len(names) != n_inputs or len(set(names)) != n_inputs):

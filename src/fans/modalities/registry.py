@@ -76,6 +76,11 @@ def guess_space(background: Any, unit: Any = None) -> FeatureSpace:
 
 def named_space(background: Any, names: Any, space: FeatureSpace | None = None) -> FeatureSpace | None:
     """Return the space in which the user's names are those of the features; `space` where there are no names."""
+    if space is not None and not isinstance(space, FeatureSpace):
+        raise InputError(
+            f"Expected `space` as one of fans.spaces, such as fans.spaces.Table(), got {space!r:.100}; leave it out to "
+            "have it guessed"
+        )
     if names is None:
         return space
     if space is not None:

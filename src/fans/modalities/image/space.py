@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fans.errors import InputError, check_whole, choose, is_number, warn
 from fans.modalities.base import (
+    LARGEST_ELEMENT,
     Baseline,
     Blocks,
     Distance,
@@ -22,8 +23,10 @@ from fans.modalities.base import (
     Noise,
     OfSample,
     Units,
+    filled,
     refuse_empty,
     shape_of,
+    what_is_wrong,
 )
 from fans.modalities.image.superpixels import n_seeds, superpixels
 
@@ -248,13 +251,15 @@ class FittedImage(FittedSpace):
                 f"background, got {shape}"
             )
         rows = images.reshape(len(images), -1).clone()
-        bad = (~torch.isfinite(rows)).nonzero()
+        bad = (~(rows.abs() <= LARGEST_ELEMENT)).nonzero()
         if len(bad):
             image, element = bad[0].tolist()
+            value = rows[image, element].item()
             y, x = divmod(int(self._pixel[element]), self._width)
+            expected, more = what_is_wrong(value, LARGEST_ELEMENT)
             raise InputError(
-                f"Expected finite numbers in {what}, got {rows[image, element].item()} in image {image}, row {y}, "
-                f"column {x} ({len(bad)} such values)"
+                f"Expected {expected} in {what}, got {value:.4g} in image {image}, row {y}, column {x} "
+                f"({len(bad)} such values){more}"
             )
         return rows
 
@@ -372,7 +377,7 @@ class FittedImage(FittedSpace):
 
 
 def _numbers(inputs: Any, what: str) -> np.ndarray[Any, Any]:
-    array = np.array(inputs)
+    array = np.array(filled(inputs))
     if array.dtype.kind not in "fiub":
         raise InputError(f"Expected numbers in {what}, got {array.dtype}")
     if array.dtype.kind == "f":  # of any byte order and width
