@@ -74,7 +74,7 @@ def test_a_pickle_of_torch_is_told_from_torchscript(tmp_path, form):
     torch.save(
         model.state_dict() if form == "state dict" else model, path, _use_new_zipfile_serialization=form != "before zip"
     )
-    refused(path, "got a pickle of torch.save, which can run.*torch.export.save.*--trust")
+    refused(path, "a pickle of torch.save, which can run.*torch.export.save.*--trust")
     if form == "state dict":
         refused(path, "weights without the network", [path])
     else:
@@ -112,6 +112,19 @@ def test_files_that_are_no_models(tmp_path):
     refused(tmp_path / "model.h5", r"got model\.h5")
     (tmp_path / "weights.safetensors").write_bytes(b"x")
     refused(tmp_path / "weights.safetensors", "weights alone are no model")
+
+
+def test_a_damaged_booster_does_not_end_the_process(tmp_path):
+    """LightGBM's own reader crashes on some files that end early."""
+    lightgbm = pytest.importorskip("lightgbm")
+    frame = made.table()
+    model = lightgbm.LGBMClassifier(n_estimators=30, min_child_samples=5, verbose=-1)
+    model.fit(frame[list(made.COLUMNS)], frame["label"] == "ill")
+    model.booster_.save_model(tmp_path / "model.txt")
+    whole = (tmp_path / "model.txt").read_text()
+    assert load_model(str(tmp_path / "model.txt")).wants.columns == ("age", "dose_(mg)", "weight")
+    (tmp_path / "model.txt").write_text(whole[: len(whole) // 3])
+    refused(tmp_path / "model.txt", "LightGBM fails on it")
 
 
 def test_modules(tmp_path, monkeypatch):

@@ -217,6 +217,9 @@ def _checked_lines(path: Path, suffix: str) -> str:
 
     pandas would fill short lines with missing values, and shift the columns of long ones.
     """
+    with path.open("rb") as raw:
+        if any(b"\0" in piece for piece in iter(lambda: raw.read(2**20), b"")):
+            raise InputError(f"Expected text in UTF-8 in {path}, got bytes of zero; save the table as CSV in UTF-8")
     with path.open(newline="", encoding="utf-8-sig") as file:
         first = file.readline()
         separator = "\t" if suffix == ".tsv" else ";" if ";" in first and "," not in first else ","

@@ -7,6 +7,7 @@ loaded, so one is read only where the user names that very file as trusted.
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 import warnings
 import zipfile
@@ -105,7 +106,8 @@ def _loading(path: Path, expected: str, package: str = "") -> Iterator[None]:
     except ImportError as error:
         raise extra(str(error.name or package), "explain", f"a model in {path.name}") from None
     except Exception as error:  # a file of anybody's making
-        said = " ".join(str(error).split())[:200] or type(error).__name__
+        text = re.sub(r"^\[[\d:]+\] \S+:\d+: |\n\s*Stack trace.*", "", str(error), flags=re.DOTALL)
+        said = " ".join(text.split())[:200] or type(error).__name__
         raise InputError(f"Expected {expected}, got {path}, which is not one: {said}") from None
 
 
@@ -174,9 +176,15 @@ def _xgboost(path: Path, trusted: bool) -> tuple[Any, Wants]:  # noqa: ARG001 - 
 
 def _lightgbm(path: Path, trusted: bool) -> tuple[Any, Wants]:  # noqa: ARG001
     with _loading(path, "a model saved with LightGBM's save_model", "lightgbm"):
-        if not path.open("rb").read(4096).lstrip().startswith(b"tree"):
-            raise ValueError("it does not begin with `tree`")
+        with path.open("rb") as file:
+            if not file.read(4096).lstrip().startswith(b"tree"):
+                raise ValueError("it does not begin with `tree`")
         import lightgbm
+
+        # LightGBM's reader is not hardened: a damaged file ends the process that reads it.
+        reading = "import sys, lightgbm; lightgbm.Booster(model_file=sys.argv[1])"
+        if subprocess.run([sys.executable, "-c", reading, str(path)], check=False, capture_output=True).returncode:  # noqa: S603
+            raise ValueError("LightGBM fails on it")
 
         model = lightgbm.Booster(model_file=str(path))
         return model, _of_booster(model)
@@ -360,6 +368,8 @@ class _FixedBatch(nn.Module):
 
 def _exported(path: Path, trusted: bool) -> tuple[Any, Wants]:  # noqa: ARG001 - the user named it
     with _loading(path, "a program saved with torch.export.save"):
+        if not zipfile.is_zipfile(path):  # torch would write pages about it
+            raise ValueError("it is no archive")
         program = torch.export.load(path)
         inside = program.module()
         names = program.graph_signature.user_inputs
@@ -377,9 +387,9 @@ def _torchscript(path: Path, trusted: bool) -> tuple[Any, Wants]:
     if not _is_script(path):
         if not trusted:
             raise InputError(
-                f"Expected TorchScript (torch.jit.save) in {path.name}, got a pickle of torch.save, which can run "
-                "whatever its author put in it; export the module with torch.export.save to a .pt2, or name a function "
-                f"that builds it as module:function, or pass --trust {path} if you made this file"
+                f"Expected TorchScript (torch.jit.save) in {path.name}, got a damaged file or a pickle of torch.save, "
+                "which can run whatever its author put in it; export the module with torch.export.save to a .pt2, or "
+                f"name a function that builds it as module:function, or pass --trust {path} if you made this file"
             )
         with _loading(path, "a module saved with torch.save"):
             found = torch.load(path, map_location="cpu", weights_only=False)
@@ -399,7 +409,7 @@ def _is_script(path: Path) -> bool:
     """Tell TorchScript, which has code of its own kind, from a pickle of `torch.save`."""
     if not zipfile.is_zipfile(path):
         return False
-    with zipfile.ZipFile(path) as packed:
+    with _loading(path, "TorchScript saved with torch.jit.save"), zipfile.ZipFile(path) as packed:
         return any("/code/" in name for name in packed.namelist())
 
 
