@@ -32,6 +32,7 @@ FLOW = (
     ("runs",),
     ("studies", "own"),
     ("demo", "listing"),
+    ("serve",),
     ("adapters", "cli"),
 )
 """The rooms in the order in which data flows: none imports what comes later, nor what stands beside it."""
@@ -120,7 +121,7 @@ def test_no_module_is_shadowed_by_a_function():
 
 def test_an_explanation_reaches_the_report_only_when_asked():
     lazy = imports(SOURCE / "explanation.py", top_only=False)
-    assert {module[0] for module in lazy} <= {"report", "modalities", "errors", "joining", "types", "files"}
+    assert {module[0] for module in lazy} <= {"report", "modalities", "errors", "joining", "types", "files", "serve"}
 
 
 def test_importing_fans_needs_no_extra():

@@ -263,6 +263,31 @@ class Explainer:
             child.task = part.task
             yield child, part
 
+    def with_method(self, method: str, **settings: Any) -> "Explainer":
+        """Return this explainer with another method in place of its own, and that one's settings.
+
+        Model, background, features, neighbourhood and estimate stay: explanations of both are of the same draws, so
+        that their subsets can be compared.
+
+        Example:
+            >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
+            >>> explainer = Explainer(lambda x: (x[:, 0] - x[:, 1] > 1).astype(float), rows, baseline=0.0)
+            >>> explainer.with_method("kernel_shap")(np.array([3.0, 1.0, 1.0])).method
+            'kernel_shap'
+        """
+        member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
+        member = member.taking(settings)
+        _refuse_unknown(settings, {f.name: member for f in fields(member)})
+        usual = {k: v for k, v in member.efforts.get(self.effort, {}).items() if k in {f.name for f in fields(member)}}
+        other = copy(self)
+        other.method = member(**usual | settings)
+        check_modality(other.method, self.task)
+        other.method = other.method.settle(self.task, self.settings)
+        other.method.check(self.task, self.settings)
+        other._shared = _Shared(0)
+        other._shared.tolerance = self._shared.tolerance
+        return other
+
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
         parts = parts_of(self.task, x, target, ids)

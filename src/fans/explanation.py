@@ -350,6 +350,18 @@ class Explanation(Attribution):
 
         return overview(self, by_class=by_class)
 
+    def serve(self, explainer: Any = None, **settings: Any) -> Any:
+        """Show the inputs on a local page, on which features are clicked in and out; stay until Ctrl-C in a script.
+
+        Args:
+            explainer: who made the explanation, to be asked about further subsets.
+            settings: `curves` and `x` of the same inputs, `title`; `host`, `port`, `token` and `wait` of `fans.serve`.
+        """
+        from fans.serve import InMemory, serve
+
+        about = {name: settings.pop(name) for name in ("curves", "x", "title") if name in settings}
+        return serve(InMemory(self, explainer, **about), **settings)
+
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained HTML page and return its path."""
         from fans.report.html import page

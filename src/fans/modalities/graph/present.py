@@ -3,10 +3,12 @@
 from typing import Any, ClassVar
 
 from fans.explanation import Attribution, Explanation
+from fans.modalities.graph import scene
 from fans.modalities.graph.figures import plot
 from fans.modalities.graph.page import drawn
 from fans.modalities.present import Presenter
 from fans.modalities.table.present import TablePresenter, node_title
+from fans.types import Array
 
 
 class GraphPresenter(Presenter):
@@ -34,6 +36,14 @@ class GraphPresenter(Presenter):
     def plot(self, e: Explanation, top: int, columns: int | None) -> Any:  # noqa: ARG002
         """Return a drawing of each graph."""
         return plot(e, columns or 3)
+
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return nodes with places, and the edges between them."""
+        return scene.scene(e, i)
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return which edges were taken out."""
+        return scene.trial(e, before, after)
 
     def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:
         """Return a drawing above the table of edges."""
