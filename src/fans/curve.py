@@ -66,6 +66,20 @@ class Curve:
         """Return the names of the fields that have an entry for each input."""
         return [f.name for f in fields(cls) if f.name not in {"ids", "confidence", "n_evaluations"}]
 
+    def plot(
+        self, path: str | Path | None = None, *, tolerance: float | None = None, columns: int | None = None
+    ) -> Any:
+        """Draw PNS, keep and change of every input (at most twelve) against size with intervals; return the figure.
+
+        Args:
+            path: where to write it as well.
+            tolerance: one of `tolerances`; by default the explanation's own.
+            columns: inputs side by side.
+        """
+        from fans.report.curves import plot
+
+        return plot(self, path, tolerance, columns)
+
     def to_json(self, i: int = 0) -> dict[str, Any]:
         """Return what is known of input `i` as JSON can hold it, shares to four digits, None for what is undefined."""
         n = int((self.sizes[i] >= 0).sum())
