@@ -23,6 +23,7 @@ FLOW = (
     ("task",),
     ("engine",),
     ("methods",),
+    ("diagram",),
     ("explainer", "hypothesis"),
     ("metrics",),
     ("cases",),

@@ -53,6 +53,14 @@ class Curve:
     def __iter__(self) -> Iterator["Curve"]:
         return (self[i] for i in range(len(self)))
 
+    def __repr__(self) -> str:
+        return f"Curve(inputs={len(self)}, sizes={self.sizes.shape[1]}, tolerances={self.tolerances.shape[1]})"
+
+    def _repr_html_(self) -> str:
+        from fans.report.notebook import curve_card
+
+        return curve_card(self)
+
     def __getitem__(self, i: int) -> "Curve":
         """Return that of one input; `n_evaluations` stays that of all."""
         if not -len(self) <= i < len(self):
@@ -163,6 +171,15 @@ class TrialSample:
     given: dict[str, list[Any]]
     ids: tuple[int | str, ...]
     n_evaluations: int
+
+    def __repr__(self) -> str:
+        shown = {side: moved.shape[1] for side, moved in self.moved.items()}
+        return f"TrialSample(inputs={len(self.ids)}, trials={shown})"
+
+    def _repr_html_(self) -> str:
+        from fans.report.notebook import trials_card
+
+        return trials_card(self)
 
 
 def join_samples(parts: Sequence[TrialSample], places: Sequence[Sequence[int]]) -> TrialSample:
