@@ -22,6 +22,7 @@ class Presenter:
         names_kind: whether sentences say what features are, as in "the edges *a - b* and *b - c*".
         has_categories: whether values may be categories, which have no order.
         style: of pages, as `<style>...</style>`.
+        script: of pages that are files of their own, which show everything without it; notebooks have none.
     """
 
     input_words: ClassVar[tuple[str, str]] = ("input", "inputs")
@@ -30,6 +31,7 @@ class Presenter:
     names_kind: ClassVar[bool] = False
     has_categories: ClassVar[bool] = False
     style: ClassVar[str] = ""
+    script: ClassVar[str] = ""
 
     # --- In words -------------------------------------------------------------------------------------------------
 

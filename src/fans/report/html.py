@@ -70,7 +70,9 @@ def page(e: Explanation, path: str | Path) -> Path:
 def pages(explanations: Mapping[str, Explanation], path: str | Path) -> Path:
     """Write several explanations, each under its heading, to one HTML file that needs nothing else."""
     sections = [_section(e, len(e), heading=heading) for heading, e in explanations.items()]
-    return write(path, "\n".join([HEAD + STYLE, *sections, "</html>\n"]))
+    scripts = dict.fromkeys(e.presenter.script for e in explanations.values() if len(e))
+    moving = [f"<script>\n{script}</script>" for script in scripts if script]
+    return write(path, "\n".join([HEAD + STYLE, *sections, *moving, "</html>\n"]))
 
 
 def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str:

@@ -33,8 +33,9 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """An edge: its ends, whether it was chosen, and its score as a share of the largest, from 0 to 1."""
+    """An edge: its nodes and their places, whether it was chosen, and its score as a share of the largest, 0 to 1."""
 
+    nodes: tuple[int, int]
     ends: tuple[Place, Place]
     chosen: bool
     share: float
@@ -90,7 +91,10 @@ def drawing(e: Explanation, i: int) -> Drawing:
     places = _laid_out([ends[f] for f in shown], named)
     largest = float(np.nanmax(np.abs(e.scores[i]), initial=0.0)) or 1.0
     lines = tuple(
-        Line((places[ends[f][0]], places[ends[f][1]]), bool(e.subset[i, f]), max(float(e.scores[i, f]), 0.0) / largest)
+        Line(
+            *(ends[f], (places[ends[f][0]], places[ends[f][1]])),
+            *(bool(e.subset[i, f]), max(float(e.scores[i, f]), 0.0) / largest),
+        )
         for f in reversed(shown)
     )
     names = {node: e.node_name(node) for node in places}
