@@ -88,6 +88,10 @@ class Presenter:
         """Return the values `(B, F)` of features as shap takes them: `data`, and `display_data` to read."""
         return {}
 
+    def shap_words(self, e: Explanation) -> Array | None:  # noqa: ARG002
+        """Return the parts `(B, F)` of texts that features are: put together the text; None of other inputs."""
+        return None
+
 
 def places_of(e: Attribution, i: int, feature: int) -> Array:
     """Return which elements of input `i`, counted through, belong to a feature."""

@@ -15,7 +15,8 @@ STYLE = (
     "<style>.fans .graph svg.movable circle { cursor: grab; touch-action: none } "
     ".fans .graph svg.movable circle:active { cursor: grabbing } .fans .graph svg text { pointer-events: none } "
     f".fans .graph svg circle:focus {{ outline: none; stroke: {OUTLINE}; stroke-width: 4 }} "
-    ".fans .graph svg { max-width: 100% } .fans .graph button { font: inherit; font-size: 12px }</style>"
+    ".fans figure.graph { padding-top: .8rem } .fans .graph svg { max-width: 100% } "
+    ".fans .graph button { font: inherit; font-size: 12px }</style>"
 )
 
 
