@@ -1,5 +1,6 @@
 """An explanation in other libraries' terms: a pandas frame, a shap object."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,9 @@ def to_shap(e: Explanation) -> Any:
     up `data` has the words, as `shap.plots.text` takes them; else whether a text has so many.
     """
     try:
-        import shap
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what shap itself is warned of as it is imported
+            import shap
     except ImportError:
         raise MissingExtra("Expected shap for `to_shap`, got none; install it with: pip install shap") from None
     shows = e.presenter

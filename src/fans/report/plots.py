@@ -24,6 +24,9 @@ MOST_CROSSES, MOST_LABELS = 60, 12
 
 QUADRANTS = ("necessary and sufficient", "sufficient only", "necessary only", "neither")
 
+MARGIN = 0.08
+"""Above and below a scatter, where nothing is drawn: for what its quadrants are called."""
+
 LINE, LETTER, BESIDE = 0.03, 0.0155, 0.03
 """Of names in a scatter, as shares of its side: from one to the next, a letter's width, and from the dot."""
 
@@ -58,7 +61,7 @@ def scatter(e: Explanation) -> Any:
     shown = np.flatnonzero(place >= 0)
     figure = new_figure("`plot`", (6.6, 7.0))
     axis = figure.subplots()
-    axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axis.set(xlim=(-0.03, 1.03), ylim=(-MARGIN, 1 + MARGIN), aspect="equal")
     _corners(axis, np.bincount(place[shown], minlength=4), len(shown))
     crossed = len(shown) <= MOST_CROSSES and not np.isnan(e.share_interval[shown]).all()
     if crossed:
@@ -83,7 +86,13 @@ def scatter(e: Explanation) -> Any:
 def _crosses(axis: Any, e: Explanation, shown: Array) -> None:
     """Draw the intervals of both shares."""
     (low_y, high_y), (low_x, high_x) = e.share_interval[shown].transpose(1, 2, 0)
-    style: dict[str, Any] = {"color": FAINT, "lw": 0.8, "alpha": 0.7, "zorder": 2, "clip_on": False}
+    style: dict[str, Any] = {
+        "color": FAINT,
+        "lw": 0.8,
+        "alpha": 0.7 if len(shown) <= MOST_LABELS else 0.4,
+        "zorder": 2,
+        "clip_on": False,
+    }
     axis.hlines(e.changes[shown], low_x, high_x, **style)
     axis.vlines(e.holds[shown], low_y, high_y, **style)
 
@@ -92,11 +101,11 @@ def _corners(axis: Any, counts: Array, n: int) -> None:
     """Part the four quadrants, and say what each is and how many inputs are there."""
     for line in (axis.axhline, axis.axvline):
         line(HALF, color=FAINT, lw=0.8, ls=(0, (4, 3)), zorder=1)
-    axis.fill_between([HALF, 1], HALF, 1, color=CHOSEN, alpha=0.06, lw=0, zorder=0)
+    axis.fill_between([HALF, 1.03], HALF, 1 + MARGIN, color=CHOSEN, alpha=0.06, lw=0, zorder=0)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "color": INK, "fontsize": 8.5, "zorder": 4}
     for k, words in enumerate(QUADRANTS):
-        x, (y, beside) = (0.24, 0.76)[k in {0, 1}], ((0.488, "top"), (0.512, "bottom"))[k in {0, 2}]
-        style: dict[str, Any] = {"ha": "center", "va": beside, "color": INK, "fontsize": 8.5, "zorder": 4}
-        axis.text(x, y, f"{words}: {counts[k]:,} of {n:,}", **style).set_path_effects(halo())
+        x, y = (0.235, 0.765)[k in {0, 1}], (-MARGIN / 2, 1 + MARGIN / 2)[k in {0, 2}]
+        axis.text(x, y, f"{words}: {counts[k]:,} of {n:,}", **style)
 
 
 def _listing(names: Sequence[str]) -> str:
@@ -114,7 +123,7 @@ def _called(axis: Any, spots: Array, names: Sequence[str]) -> None:
         x, y = spots[k].tolist()
         wide, right = LETTER * len(names[k]), x > HALF
         start = x - BESIDE - wide if right else x + BESIDE
-        tried = [y + step for step in steps if 0.02 <= y + step <= 0.98 and not 0.455 < y + step < 0.545]
+        tried = [y + step for step in steps if 0 <= y + step <= 1]
         free = (
             at
             for at in tried
