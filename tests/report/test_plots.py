@@ -107,6 +107,17 @@ def test_a_scatter_of_many_has_no_names_and_no_crosses():
     assert axis.get_xlabel() == "keep: everything else changed, the prediction stays"
 
 
+def test_dots_of_many_are_small_and_none_is_huge():
+    holds = np.where(np.arange(6000) < 4000, 0.9, np.linspace(0, 1, 6000))
+    figure = table(6000, holds=holds, changes=holds).plot(kind="keep_change")
+    dots = max(figure.axes[0].collections, key=lambda found: len(found.get_offsets()))
+    areas = {round(x, 2): size for (x, _), size in zip(dots.get_offsets().tolist(), dots.get_sizes(), strict=True)}
+    one = 26 * math.sqrt(60 / 6000)
+    assert areas[0.7] == pytest.approx(60 * one)  # of the last two thousand, from 2/3 on, one hundredth has sixty
+    assert areas[0.9] == 500 * one
+    assert "Area: how many are at one place, to 1 %; of more than 500 as of so many." in small_print(figure)
+
+
 def test_no_name_of_a_scatter_stands_over_another():
     draws = np.random.default_rng(0)
     e = table(12, holds=draws.uniform(0.85, 1, 12), changes=draws.uniform(0.85, 1, 12))

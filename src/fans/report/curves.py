@@ -10,7 +10,7 @@ from fans.curve import Curve
 from fans.errors import InputError, check_whole, is_number
 from fans.report.colours import CHOSEN, FAINT, INK, LINES
 from fans.report.figures import MOST_PANELS, explain, literal, new_figure, percentages, written
-from fans.report.sentences import number, percent
+from fans.report.sentences import number, percent, shortened
 
 WIDE_RANGE = 30
 """From so many features on sizes are on a logarithmic scale."""
@@ -57,7 +57,7 @@ def plot(curve: Curve, path: str | Path | None, tolerance: float | None, columns
 def title(curve: Curve, i: int) -> str:
     """Return how an input is called."""
     name = curve.ids[i]
-    return name if isinstance(name, str) else f"input {name}"
+    return shortened(name, 44) if isinstance(name, str) else f"input {name}"
 
 
 def _tolerance(curve: Curve, i: int, tolerance: float | None) -> int:

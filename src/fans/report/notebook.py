@@ -116,7 +116,7 @@ def trials_card(sample: TrialSample) -> str:
     parts = []
     for i in range(shown):
         name = sample.ids[i] if isinstance(sample.ids[i], str) else f"input {sample.ids[i]}"
-        parts.append(f"<p class='title'><b>{escape(str(name))}</b></p>")
+        parts.append(f"<p class='title'><b>{escape(shortened(str(name), MOST_LETTERS))}</b></p>")
         parts += [f"<p>{words[side]}</p>{_trials(sample, i, side)}" for side in words]
     facts = "In blue: values that were changed. nearness: of the input before, from 0 to 1; trials count by it."
     heading = f"Trials, the nearest first, {counted(len(sample.ids), 'input')}"

@@ -1,5 +1,6 @@
 """Pictures of many inputs together: keep against change, and how often each feature is chosen."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ MOST_CROSSES, MOST_LABELS = 60, 12
 """Inputs whose intervals a scatter has, and that it calls by their names."""
 
 QUADRANTS = ("necessary and sufficient", "sufficient only", "necessary only", "neither")
+
+DOT, LARGEST = 26.0, 1300.0
+"""Areas of dots in a scatter, in square points: of one input among few, and the largest."""
 
 MARGIN = 0.08
 """Above and below a scatter, where nothing is drawn: for what its quadrants are called."""
@@ -69,8 +73,9 @@ def scatter(e: Explanation) -> Any:
     at = np.stack([e.holds[shown], e.changes[shown]], 1).round(2)
     _, which, counts = np.unique(at, axis=0, return_inverse=True, return_counts=True)
     spots = np.stack([np.bincount(which.ravel(), of[shown]) for of in (e.holds, e.changes)], 1) / counts[:, None]
-    style: dict[str, Any] = {"color": CHOSEN, "alpha": 0.75, "lw": 0.8, "ec": INK, "zorder": 3, "clip_on": False}
-    axis.scatter(*spots.T, s=26 * counts, **style)
+    one, most = _areas(len(shown))
+    style: dict[str, Any] = {"color": CHOSEN, "alpha": 0.75, "ec": INK, "zorder": 3, "clip_on": False}
+    axis.scatter(*spots.T, s=np.minimum(one * counts, one * most), lw=0.8 if one == DOT else 0.3, **style)
     if len(shown) <= MOST_LABELS:
         names = [[e.title(int(i)) for i in shown[which.ravel() == k]] for k in range(len(spots))]
         _called(axis, spots, [_listing(some) for some in names])
@@ -81,6 +86,12 @@ def scatter(e: Explanation) -> Any:
     axis.spines[["top", "right"]].set_visible(False)
     explain(figure, " ".join(_about_scatter(e, shown, counts, crossed=crossed)), _keys(e, crossed=crossed))
     return figure
+
+
+def _areas(n: int) -> tuple[float, int]:
+    """Return the area of the dot of one input among so many, in square points, and how many have the largest dot."""
+    one = DOT if n <= MOST_CROSSES else max(DOT * math.sqrt(MOST_CROSSES / n), 2.0)
+    return one, int(LARGEST / one)
 
 
 def _crosses(axis: Any, e: Explanation, shown: Array) -> None:
@@ -143,7 +154,9 @@ def _about_scatter(e: Explanation, shown: Array, counts: Array, *, crossed: bool
     """Say what the dots are, and which inputs have none."""
     n, words = len(e), ["Shares of trials near each input; dashed: half of them."]
     if counts.max(initial=1) > 1:
-        words.append("Area: how many are at one place, to 1 %.")
+        most = _areas(len(shown))[1]
+        more = f"; of more than {most:,} as of so many" if counts.max() > most else ""
+        words.append(f"Area: how many are at one place, to 1 %{more}.")
     if not crossed and len(shown) > MOST_CROSSES:
         words.append(f"Intervals are drawn of at most {MOST_CROSSES} {units(e, 2)[0]}.")
     empty = int((~e.subset.any(1)).sum())
