@@ -13,6 +13,7 @@ from torch import Tensor
 
 import fans.methods  # noqa: F401 - registers the methods
 from fans.curve import Curve, TrialSample, join_curves, join_samples
+from fans.diagram import drawn, model_name, wants_text
 from fans.engine.direction import Directions, directions
 from fans.engine.estimate import effective, gather, notes, strict_estimate, warn_if_thin
 from fans.engine.inputs import BATCHES, Part, blocks, check_change, check_seed, parts_of, subsets_of
@@ -203,7 +204,16 @@ class Explainer:
             )
         self.method.check(self.task, self.settings)
         self.effort = effort
+        self._given = frozenset(settings)
         self._shared = _Shared(self.task.predict.n_rows)
+
+    def __repr__(self) -> str:
+        space = self.task.space
+        about = f"inputs={space.modality!r}, features={space.n_features}, method={self.method.name!r}, seed={self.seed}"
+        return f"Explainer(model={model_name(self.task.predict.model)}, {about})"
+
+    def _repr_html_(self) -> str | None:
+        return None if wants_text() else drawn(self, self._given)
 
     def __call__(
         self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None, progress: Progress = None

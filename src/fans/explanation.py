@@ -322,17 +322,22 @@ class Explanation(Attribution):
 
         return fragment(self)
 
-    def plot(self, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
-        """Draw every input (at most twelve) with matplotlib and return the figure.
+    def plot(
+        self, path: str | Path | None = None, *, kind: str = "input", top: int = 10, columns: int | None = None
+    ) -> Any:
+        """Draw with matplotlib and return the figure, which a notebook shows by itself.
 
         Args:
             path: where to write it as well.
-            top: features shown of a row of a table; an image shows all of its own.
+            kind: `"input"`: each input (at most twelve) as its modality shows it; `"bars"`: the leading features of
+                each with intervals, of any modality; `"keep_change"`: all inputs by how often keeping and changing the
+                subset do it, in four quadrants; `"often"`: in what share of all subsets each feature is.
+            top: features shown of a row of a table, of bars, and by `"often"`; an image shows all of its own.
             columns: inputs side by side; by default three, two of four rows, of rows with long names or of images.
         """
-        from fans.report.figures import plot
+        from fans.report.plots import draw
 
-        return plot(self, path, top=top, columns=columns)
+        return draw(self, path, kind, top, columns)
 
     def plot_history(self, path: str | Path | None = None) -> Any:
         """Draw how the loss of each input fell, step by step, for a method that takes steps; return the figure."""

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 from fans.explanation import Attribution, Explanation
 from fans.modalities.graph import scene
 from fans.modalities.graph.figures import plot
-from fans.modalities.graph.page import drawn
+from fans.modalities.graph.page import STYLE, drawn, script
 from fans.modalities.present import Presenter
 from fans.modalities.table.present import TablePresenter, node_title
 from fans.types import Array
@@ -15,6 +15,12 @@ class GraphPresenter(Presenter):
     """Edges, called by the nodes they join, and drawings of the graphs around them."""
 
     names_kind: ClassVar[bool] = True
+    style: ClassVar[str] = STYLE
+
+    @property
+    def script(self) -> str:  # type: ignore[override]
+        """Of pages: nodes can be moved."""
+        return script()
 
     def feature_word(self, e: Attribution) -> str:  # noqa: ARG002
         """Return "edge"."""
