@@ -1,7 +1,7 @@
 """Garments: a shirt or a T-shirt?
 
-With `target=` another class is explained than the predicted one. Here the network wavers between two classes, and each has a
-subset of its own.
+With `target=` another class is explained than the predicted one. Here the network wavers between two classes, and each
+has a subset of its own.
 """
 
 import fans

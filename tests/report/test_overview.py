@@ -19,7 +19,7 @@ from fans.report.scenes import Dots, Text, fitted, text_width
 from fans.report.swarms import LANE, MOST_DOTS, picture
 from tests.report.made import by_pixel, explanation, house, small_images
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "tables.md"
 
 
 def rows(values: Any, raised: Any, subset: Any = None, **changes: Any) -> Explanation:

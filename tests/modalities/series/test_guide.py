@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "series.md"
 
 
 def test_the_guide_prints_what_it_says(capsys, monkeypatch, tmp_path):

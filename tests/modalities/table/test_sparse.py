@@ -481,7 +481,7 @@ def test_scores_sweeps_and_hypotheses_of_many_rows_are_those_of_the_explanation(
 
 def test_the_guide_prints_what_it_says(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "tables.md").read_text()
     block = re.search(r"## Explaining sparse rows.*?```python\n(.*?)```", guide, re.DOTALL)
     assert block
     exec("import fans\n" + block.group(1), {})  # noqa: S102
