@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from fans import cli
+from tests.printing import same
 
 ROOT = Path(__file__).parents[1]
 
@@ -91,7 +92,7 @@ def run(block: Block, page: str, names: dict[str, Any]) -> None:
         with contextlib.redirect_stdout(out):
             exec(compile(tree, page, "exec"), names)  # noqa: S102
         printed = out.getvalue()
-        assert matches(printed, claimed) or not printed, f"{at} prints\n{printed}\nbut the page says\n{claimed}"
+        assert same(printed, claimed) or not printed, f"{at} prints\n{printed}\nbut the page says\n{claimed}"
 
 
 def statements(code: str) -> Iterator[tuple[ast.stmt, str]]:
@@ -105,12 +106,6 @@ def statements(code: str) -> Iterator[tuple[ast.stmt, str]]:
                 break
             below.append(line.removeprefix("#").removeprefix(" "))
         yield statement, "\n".join(below)
-
-
-def matches(printed: str, claimed: str) -> bool:
-    """Tell whether a print is as claimed, lines folded anywhere, `...` standing for anything."""
-    parts = [re.escape(part.strip()) for part in " ".join(claimed.split()).split("...")]
-    return re.fullmatch(r"\s?.*?\s?".join(parts), " ".join(printed.split()), re.DOTALL) is not None
 
 
 def close_figures() -> None:

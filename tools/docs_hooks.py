@@ -68,7 +68,7 @@ def printed(*arguments: str) -> str:
     from fans.cli import main
 
     out, before = io.StringIO(), {key: os.environ.get(key) for key in ("COLUMNS", "NO_COLOR")}
-    os.environ |= {"COLUMNS": "100", "NO_COLOR": "1"}
+    os.environ |= {"COLUMNS": "88", "NO_COLOR": "1"}
     try:
         with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
             main(arguments)
@@ -83,7 +83,7 @@ def printed(*arguments: str) -> str:
 
 def notebook(path: Path) -> str:
     """Return a notebook as a page: its words and its code."""
-    cells = nbformat.read(path, as_version=4).cells
+    cells = nbformat.read(path, as_version=4).cells  # type: ignore[no-untyped-call]
     parts = [c.source if c.cell_type == "markdown" else f"```python\n{c.source}\n```" for c in cells]
     parts.insert(1, f"*This is `notebooks/{path.name}`; run it to see its output.*")
     return "\n\n".join(parts) + "\n"
