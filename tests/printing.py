@@ -8,7 +8,7 @@ NUMBER = r"-?[\d,]*\d(?:\.\d*)?(?:e-?\d+)?"
 def same(printed: str, claimed: str) -> bool:
     """Compare word by word, lines folded anywhere, `...` in the claim standing for anything.
 
-    Numbers agree to five percent, or to 0.03 of what is at most 1, or to three, as of shares in percent.
+    Numbers agree to five percent, or to 0.03 of what is at most 1, or to three from ten on, as of shares in percent.
     """
     pattern = ""
     for part in re.split(rf"(\.\.\.|(?<![\w.]){NUMBER}(?!\w))", " ".join(claimed.split())):
@@ -26,4 +26,5 @@ def same(printed: str, claimed: str) -> bool:
 def near(here: str, there: str) -> bool:
     """Compare two numbers as they are printed."""
     a, b = (float(number.replace(",", "")) for number in (here, there))
-    return abs(a - b) <= max(0.05 * abs(b), 0.03 if abs(b) <= 1 and "." in there else 3)
+    least = 3 if abs(b) >= 10 else 0.03 if abs(b) <= 1 else 0
+    return abs(a - b) <= max(0.05 * abs(b), least)

@@ -30,6 +30,7 @@ def test_the_same(printed, claimed):
         ("0.5", "0.6"),
         ("by x1 and x2", "by x1"),
         ("2", ""),
+        ("2 of 5", "3 of 5"),
         ("first 1, third 9", "first 1, ... third 3"),
     ],
 )
