@@ -1,8 +1,8 @@
 """What the documentation's site is made of besides docs/: `mkdocs.yml` names this file as its hooks.
 
 - The results and files of the root that pages link to are put beside them, and the links follow.
-- `commands.md` gets the help of every command, as the command line prints it.
-- Notebooks become pages.
+- `commands.md` gets the help of every command, as the command line prints it, `methods.md` its lists.
+- Notebooks become pages, and links to them follow.
 """
 
 import contextlib
@@ -38,6 +38,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Have links into results/ stay on the site, and write the commands' help."""
     if page.file.src_uri == "commands.md":
         markdown = markdown.replace("<!-- commands -->", commands())
+    if page.file.src_uri == "methods.md":
+        for what in ("methods", "metrics"):
+            markdown = markdown.replace(f"<!-- {what} -->", f"```text\n{printed('list', what)}```")
+    markdown = re.sub(r"\]\(\.\./\.\./notebooks/(\w+)\.ipynb\)", r"](../notebooks/\1.md)", markdown)
     return re.sub(r"\]\(\.\./results/", "](results/", markdown)
 
 

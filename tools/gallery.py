@@ -4,6 +4,7 @@
 """
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -97,7 +98,15 @@ def index() -> str:
             title = Example.read(name).title
             lines += [f"-   [![]({name}.png)]({name}.md){{ tabindex=-1 }}", "", f"    [{title}]({name}.md)", ""]
         lines += ["</div>", ""]
+    lines += ["## Notebooks", "", "With words between the code, to run and change:", ""]
+    lines += [f"- [{title}](../../notebooks/{name}.ipynb)" for name, title in notebooks().items()] + [""]
     return "\n".join(lines)
+
+
+def notebooks() -> dict[str, str]:
+    """Return the titles of the notebooks by their names."""
+    read = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+    return {name: "".join(book["cells"][0]["source"]).splitlines()[0].lstrip("# ") for name, book in read.items()}
 
 
 def make(name: str) -> None:
