@@ -37,7 +37,7 @@ def test_a_notebook_runs(name, tmp_path, monkeypatch):
     monkeypatch.delenv("FANS_DATA", raising=False)
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     book = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
-    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(book, timeout=900, resources={"metadata": {"path": str(tmp_path)}}).execute()
     said = " ".join(shown(output) for cell in book.cells for output in cell.get("outputs", []))
     for promise in PROMISED[name]:
         assert promise in said, said[-2000:]

@@ -102,7 +102,7 @@ def test_the_search_finds_from_the_disk(site):
         tab.on("request", lambda asked: problems.append(asked.url) if asked.url.startswith("http") else None)
         tab.goto((site / "index.html").as_uri())
         tab.fill("input.md-search__input", "tolerance")
-        tab.wait_for_selector(".md-search-result__item")
+        tab.wait_for_selector(".md-search-result__item", timeout=120_000)
         found = tab.locator(".md-search-result__item").all_inner_texts()
         browser.close()
     assert any("Choosing background" in text for text in found)

@@ -30,6 +30,9 @@ ELSEWHERE = {
 }  # fmt: skip
 """Pages whose python other tests run."""
 
+OF_FULL_DATA = {"docs/data.md"}
+"""Pages whose python needs the datasets whole; all others run offline with what comes along."""
+
 PAGES = {str(page.relative_to(ROOT)): page for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])}
 
 
@@ -63,9 +66,9 @@ def runs(page: str) -> list[Block]:
 
 
 @pytest.mark.slow("runs the code of a page")
-@pytest.mark.usefixtures("full_data")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(not b.reason for b in runs(page))])
-def test_the_code_of_a_page_runs_as_printed(page, tmp_path, monkeypatch):
+def test_the_code_of_a_page_runs_as_printed(page, tmp_path, monkeypatch, request):
+    request.getfixturevalue("full_data" if page in OF_FULL_DATA else "no_data")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     names: dict[str, Any] = {"__name__": "page"}
