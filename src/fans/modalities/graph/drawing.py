@@ -93,8 +93,11 @@ def drawing(e: Explanation, i: int) -> Drawing:
     largest = float(np.nanmax(np.abs(e.scores[i]), initial=0.0)) or 1.0
     lines = tuple(
         Line(
-            *(ends[f], (places[ends[f][0]], places[ends[f][1]])),
-            *(bool(e.subset[i, f]), max(float(e.scores[i, f]), 0.0) / largest, f),
+            nodes=ends[f],
+            ends=(places[ends[f][0]], places[ends[f][1]]),
+            chosen=bool(e.subset[i, f]),
+            share=max(float(e.scores[i, f]), 0.0) / largest,
+            feature=f,
         )
         for f in reversed(shown)
     )
