@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from fans.completion import SHELLS, script
 from fans.errors import FansError, InputError, MissingExtra, ModelError, choose
 from fans.memory import keep_freed_memory
 from fans.version import __version__
@@ -85,9 +86,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     report.set_defaults(run=_report)
     _add_explain(commands)
+    _add_serve(commands)
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
     listing.set_defaults(run=_list)
+    completion = commands.add_parser("completion", help="print what makes a shell complete these commands")
+    completion.add_argument("shell", choices=SHELLS, help="load it with: source <(fans completion bash)")
+    completion.set_defaults(run=_complete)
     return parser
 
 
@@ -239,10 +244,35 @@ def _show(run: "Run") -> None:
     print(f"Written to {run.folder}")
 
 
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    serve = commands.add_parser(
+        "serve", help="show a run's inputs on a local page, on which features are clicked in and out"
+    )
+    serve.add_argument("run_folder", type=Path, metavar="RUN", help="folder of fans explain, or a saved explanation")
+    serve.add_argument("--port", type=int, help="8765, or the next free one")
+    serve.add_argument("--host", help="another address than this machine's own; a token is needed then")
+    serve.add_argument("--token", help="what a reader has to show (made up with --host)")
+    serve.add_argument("--model", metavar="M", help="the model, where the run's own may not be loaded: module:function")
+    serve.add_argument("--trust", type=Path, metavar="F", help="a file that may execute code as it is loaded")
+    serve.set_defaults(run=_serve)
+
+
+def _serve(chosen: argparse.Namespace) -> None:
+    from fans.serve import serve
+    from fans.serve.source import opened
+
+    source = opened(chosen.run_folder, model=chosen.model, trust=chosen.trust)
+    serve(source, host=chosen.host, port=chosen.port, token=chosen.token, wait=True)
+
+
 def _list(chosen: argparse.Namespace) -> None:
     from fans.listing import describe
 
     print(describe(chosen.what))
+
+
+def _complete(chosen: argparse.Namespace) -> None:
+    print(script(_parser(), chosen.shell), end="")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,12 @@ import numpy as np
 from fans.explanation import Attribution, Explanation
 from fans.modalities.present import Presenter
 from fans.modalities.text.highlights import detail
+from fans.modalities.text.pieces import readable
+from fans.report.sentences import shortened
 from fans.types import Array
+
+MOST_LETTERS = 20_000
+"""Letters of a text that the explorer shows whole."""
 
 
 class TextPresenter(Presenter):
@@ -66,8 +71,34 @@ class TextPresenter(Presenter):
 
         return page.drawn(e, i, highlights.largest_score(e, shown)) + super().page_body(e, i, shown, top)
 
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return the text as runs, each of one word or of none; of a very long one what is around its words."""
+        from fans.modalities.text.highlights import excerpt
+
+        return {"kind": "text", "runs": [{"text": run.text, "f": run.feature} for run in excerpt(e, i, MOST_LETTERS)]}
+
+    def thumbnail(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return how the text begins."""
+        return {"kind": "text", "text": shortened(readable(str(detail(e, i, "text"))), 140)}
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return the text that the model was given."""
+        return {"kind": "text", "text": readable(str(given))[:2000]}
+
     def shap_data(self, e: Explanation) -> dict[str, Array]:
         """Return which features `(B, F)` texts have, and what these are called."""
         n_features = e.scores.shape[1]
         called = [[self.name(e, i, f) if e.present[i, f] else "" for f in range(n_features)] for i in range(len(e))]
         return {"data": e.present.astype(np.float64), "display_data": np.array(called, dtype=object)}
+
+    def shap_words(self, e: Explanation) -> Array:
+        """Return each word with what follows it up to the next; words alone where one is in several places."""
+        words = np.full(e.scores.shape, "", dtype=object)
+        for i in range(len(e)):
+            spans, text = detail(e, i, "spans"), str(e.details["text"][i])
+            starts = [places[0][0] for places in spans]
+            apart = all(len(places) == 1 for places in spans) and starts == sorted(starts)
+            ends = [*starts[1:], len(text)]
+            for f in range(len(spans)):
+                words[i, f] = text[starts[f] if f else 0 : ends[f]] if apart else f"{self.name(e, i, f)} "
+        return words
