@@ -314,6 +314,28 @@ def test_a_run_s_folder_names_nothing_that_runs(own_run, model, monkeypatch):
     assert not went_off.exists()
 
 
+def test_a_pickle_that_is_trusted_by_name_is_loaded_again(tmp_path, monkeypatch):
+    import joblib
+    from sklearn.linear_model import LogisticRegression
+
+    from fans.own import Asked, Reading, explain
+    from tests.own import made
+
+    monkeypatch.chdir(tmp_path)
+    made.write_table(tmp_path)
+    frame = made.table()
+    joblib.dump(LogisticRegression().fit(frame[list(made.COLUMNS)], frame["label"]), "model.joblib")
+    trusted = (Path("model.joblib"),)
+    asked = Asked("model.joblib", Path("rows.csv"), limit=2, effort="low", reading=Reading(ids="name"), trust=trusted)
+    explain(asked, tmp_path / "run", formats=[])
+    refused = Results(tmp_path / "run")
+    assert refused.explainer() is None
+    assert "named again" in refused.why_no_explainer
+    made_anew = Results(tmp_path / "run", trust=["model.joblib"]).explainer()
+    assert made_anew is not None
+    assert Results(tmp_path / "run", model="model.joblib").explainer() is None
+
+
 def test_a_plan_cannot_have_other_files_read_as_data(own_run):
     """A file that the plan names must have the checksum that the plan has; its content shows up nowhere."""
     secret = own_run / "secret.csv"

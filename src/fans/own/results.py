@@ -113,7 +113,8 @@ class Results:
             known = {"data": plan.data["sha256"], "model": plan.model["sha256"]}
             known |= {"background": plan.background["sha256"]}
         form = "module:object" if is_module(asked.model) else Path(asked.model).suffix.lower()
-        if self._model is None and form not in SAFE:
+        named = self._model is not None or Path(asked.model).resolve() in {path.resolve() for path in self._trust}
+        if not named and form not in SAFE:
             raise InputError(
                 f"Expected the model of this run named again (--model), got it only in the run's own folder, as "
                 f"{Path(asked.model).name!r}: a {form} may run what is in it"
