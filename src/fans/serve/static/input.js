@@ -223,7 +223,7 @@ export function inputPage(view, state, ask) {
 
   async function start() {
     const wanted = state.subset !== null && state.subset !== undefined ? new Set(state.subset) : null;
-    if (wanted && answers(wanted) && !same(wanted, view.subset)) choose(wanted, null, false);
+    if (wanted && can && !same(wanted, view.subset)) choose(wanted, null, false);
     else refresh();
     let found = null;
     try { found = await ask.curve(); } catch (error) { if (error.name === "AbortError") return; found = { curve: null, why: error.message }; }
@@ -236,7 +236,7 @@ export function inputPage(view, state, ask) {
     page.lastK = within(state.k, page.curve.sizes.length, page.curve.chosen);
     if (page.from === "own" && page.subset.size === view.subset.length && same(page.subset, view.subset) && !wanted) {
       move(page.lastK, t, false);
-    } else if (wanted && answers(wanted)) choose(page.subset, t, false);
+    } else if (wanted && answers(wanted)) choose(wanted, t, false);
     else { page.t = t; show(); }
     remember(false);
     refresh();
@@ -255,7 +255,7 @@ function openExported() {
   const kept = told.asked ? { subset: told.asked.subset } : {};
   const never = async () => { throw new Error(told.model.why); };
   const ask = {
-    score: async (subset) => (told.asked && same(new Set(subset), told.asked.subset) ? told.asked : never()),
+    score: async (subset, tolerance) => (told.asked && same(new Set(subset), told.asked.subset) && tolerance === told.asked.tolerance ? told.asked : never()),
     knows: (subset) => Boolean(told.asked) && same(subset, told.asked.subset),
     curve: async () => ({ curve: told.curve }),
     trials: async (subset) => (told.trials && same(new Set(subset), told.asked ? told.asked.subset : told.subset) ? told.trials : Promise.reject(new Error("The trials of this subset were not saved."))),
