@@ -23,7 +23,7 @@ def refused(path, match, reading=None, wants=ANY):
 
     def opened():
         data = open_data(path, reading or Reading(), wants)
-        data.check(range(len(data)))
+        data.take(range(len(data)))
 
     with pytest.raises(InputError, match=match) as caught:
         opened()

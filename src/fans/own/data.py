@@ -110,9 +110,6 @@ class Data(ABC):
         """Checksum of all of it."""
         return file_sha256(self.path)
 
-    def check(self, places: Sequence[int]) -> None:  # noqa: B027 - most kinds are read whole at once
-        """Raise if any of these inputs cannot be read."""
-
     def background(self, places: Sequence[int]) -> Any:
         """Return what an explainer takes as background; of a graph the graph, whatever the places."""
         return self.take(places)
@@ -451,11 +448,6 @@ class Pictures(Data):
 
     def __len__(self) -> int:
         return len(self._files)
-
-    def check(self, places: Sequence[int]) -> None:
-        """Unpack every picture once, so that a broken one is told of before hours of work."""
-        for i in places:
-            self._pixels(self._files[i])
 
     def take(self, places: Sequence[int]) -> Array:
         """Return pictures `(n, C, H, W)`, or with their channels last, from 0 to 1 or as normalised."""

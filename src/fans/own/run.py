@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fans.errors import FansError, FansWarning, InputError, Interrupted
+from fans.errors import FansError, FansWarning, InputError, Interrupted, check_whole
 from fans.own import store
 from fans.own.bound import Asked, Bound, bind
 from fans.own.data import file_sha256
 from fans.own.store import Plan
-from fans.own.written import write_results
+from fans.own.written import check_formats, write_results
 from fans.runs import Cell, Result, Run, span
 
 TRIED = 4
@@ -103,16 +103,19 @@ def explain(
         FansError: some blocks failed; the others are kept, and their results written.
         Interrupted: by Ctrl-C; what is done is kept.
     """
+    check_whole("--workers", workers, 1)
+    check_formats(formats)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", FansWarning)
         bound = bind(asked)
-        bound.data.check(range(bound.n))
     for one in heard:
         tell(f"Note: {one.message}")
     work = Explaining(asked, out, curves, bound)
     plan = bound.plan()
-    run = _begun(plan, bound, out, curves, tell)
+    cells = _cells(plan, bound, curves)
     _introduce(bound, plan, tell)
+    _try(bound, Run.create(out, plan.encoded(), cells, grows=Plan.TOLD, dry=True).left())
+    run = _begun(plan, cells, out, curves, tell)
     left = run.left()
     if left:
         _price(bound, left, workers, tell)
@@ -129,8 +132,8 @@ def explain(
     return out
 
 
-def _begun(plan: Plan, bound: Bound, out: Path, curves: bool, tell: Callable[[str], None]) -> Run:
-    """Begin the run, or go on with the one that is there; what was lost of it is to be done again."""
+def _cells(plan: Plan, bound: Bound, curves: bool) -> list[Cell]:
+    """Cut the inputs into blocks."""
     known = {name: value for name, value in plan.encoded().items() if name not in Plan.TOLD}
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
     cells = []
@@ -139,6 +142,29 @@ def _begun(plan: Plan, bound: Bound, out: Path, curves: bool, tell: Callable[[st
         spec = {"dataset": bound.asked.data.stem, "method": bound.asked.method, "seed": bound.asked.seed}
         spec |= {"shard": [inputs.start, inputs.stop], "number": number, "plan": digest, "curves": curves}
         cells.append(Cell(spec, cost=bound.explainer.rows_an_input * len(inputs)))
+    return cells
+
+
+def _try(bound: Bound, cells: Sequence[Cell]) -> None:
+    """Ask the model once about every input to be explained, so that what it refuses is told of before hours of work.
+
+    An error of the model's own is left to the block that it costs.
+    """
+    task = bound.explainer.task
+    with task.predict.session():
+        for cell in cells:
+            try:
+                for part, rows, _ in task.split(bound.data.take(list(cell.inputs))):
+                    part.predict(rows)
+            except FansError as error:
+                first, last = (bound.data.ids([i])[0] for i in (cell.inputs[0], cell.inputs[-1]))
+                raise InputError(f"{error} (among {bound.data.words[1]} {first} to {last})") from None
+            except Exception:  # noqa: S112
+                continue
+
+
+def _begun(plan: Plan, cells: Sequence[Cell], out: Path, curves: bool, tell: Callable[[str], None]) -> Run:
+    """Begin the run, or go on with the one that is there; what was lost of it is to be done again."""
     run = Run.create(out, plan.encoded(), cells, grows=Plan.TOLD)
     lost = [
         cell for cell, record in zip(run.done(), run.records(), strict=True) if _is_lost(record.values, out, curves)

@@ -4,6 +4,7 @@ Everything is written block by block, however many inputs there are.
 """
 
 import csv
+import importlib.util
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -55,12 +56,19 @@ Add = Callable[[list[dict[str, Any]]], None]
 """Takes the records of a block of inputs."""
 
 
+def check_formats(formats: Collection[str]) -> None:
+    """Raise if one of the formats is none, or cannot be written here: before hours of work, not after."""
+    for name in formats:
+        choose("--format", name, FORMATS)
+    if "parquet" in formats and importlib.util.find_spec("pyarrow") is None:
+        raise extra("pyarrow", "explain", "--format parquet")
+
+
 def write_results(
     folder: Path, plan: Plan, formats: Collection[str], tell: Callable[[str], None] = lambda _: None
 ) -> list[Path]:
     """Write the results of a run in its folder, in one pass over its shards; return what was written."""
-    for name in formats:
-        choose("--format", name, FORMATS)
+    check_formats(formats)
     writers = {"csv": _csv, "json": _json, "parquet": _parquet}
     shards, adds, pages = store.shards_there(folder, plan), list[Add](), _Pages(folder, plan)
     written = [folder / f"results.{name}" for name in FORMATS if name in formats and name != "html"]
@@ -171,11 +179,9 @@ def _json(path: Path) -> Iterator[Add]:
 @contextmanager
 def _parquet(path: Path) -> Iterator[Add]:
     """Write a row for each input, its features as a list of structs."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise extra("pyarrow", "explain", "--format parquet") from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     number, text = pa.float64(), pa.string()
     feature = {"name": text, "value": text, "score": number, "score_se": number, "chosen": pa.bool_()}
     feature |= {"direction": number, "stability": number}
