@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from fans.completion import SHELLS, script
 from fans.errors import FansError, InputError, MissingExtra, ModelError, choose
 from fans.memory import keep_freed_memory
 from fans.version import __version__
@@ -89,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
     listing.set_defaults(run=_list)
+    completion = commands.add_parser("completion", help="print what makes a shell complete these commands")
+    completion.add_argument("shell", choices=SHELLS, help="load it with: source <(fans completion bash)")
+    completion.set_defaults(run=_complete)
     return parser
 
 
@@ -267,6 +271,10 @@ def _list(chosen: argparse.Namespace) -> None:
     from fans.listing import describe
 
     print(describe(chosen.what))
+
+
+def _complete(chosen: argparse.Namespace) -> None:
+    print(script(_parser(), chosen.shell), end="")
 
 
 if __name__ == "__main__":

@@ -53,6 +53,14 @@ class Curve:
     def __iter__(self) -> Iterator["Curve"]:
         return (self[i] for i in range(len(self)))
 
+    def __repr__(self) -> str:
+        return f"Curve(inputs={len(self)}, sizes={self.sizes.shape[1]}, tolerances={self.tolerances.shape[1]})"
+
+    def _repr_html_(self) -> str:
+        from fans.report.notebook import curve_card
+
+        return curve_card(self)
+
     def __getitem__(self, i: int) -> "Curve":
         """Return that of one input; `n_evaluations` stays that of all."""
         if not -len(self) <= i < len(self):
@@ -65,6 +73,20 @@ class Curve:
     def _arrays(cls) -> list[str]:
         """Return the names of the fields that have an entry for each input."""
         return [f.name for f in fields(cls) if f.name not in {"ids", "confidence", "n_evaluations"}]
+
+    def plot(
+        self, path: str | Path | None = None, *, tolerance: float | None = None, columns: int | None = None
+    ) -> Any:
+        """Draw PNS, keep and change of every input (at most twelve) against size with intervals; return the figure.
+
+        Args:
+            path: where to write it as well.
+            tolerance: one of `tolerances`; by default the explanation's own.
+            columns: inputs side by side.
+        """
+        from fans.report.curves import plot
+
+        return plot(self, path, tolerance, columns)
 
     def to_json(self, i: int = 0) -> dict[str, Any]:
         """Return what is known of input `i` as JSON can hold it, shares to four digits, None for what is undefined."""
@@ -149,6 +171,15 @@ class TrialSample:
     given: dict[str, list[Any]]
     ids: tuple[int | str, ...]
     n_evaluations: int
+
+    def __repr__(self) -> str:
+        shown = {side: moved.shape[1] for side, moved in self.moved.items()}
+        return f"TrialSample(inputs={len(self.ids)}, trials={shown})"
+
+    def _repr_html_(self) -> str:
+        from fans.report.notebook import trials_card
+
+        return trials_card(self)
 
 
 def join_samples(parts: Sequence[TrialSample], places: Sequence[Sequence[int]]) -> TrialSample:

@@ -1,5 +1,6 @@
 """`fans.evaluate`: an explanation and some metrics in, one number for each input and metric out."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,12 @@ from fans.errors import InputError, check_whole, choose, extra
 from fans.explainer import Explainer
 from fans.explanation import Attribution
 from fans.metrics import Case, Metric, metric
+from fans.report.notebook import counted, table_card
+from fans.report.tables import FEW, entry
 from fans.types import Array
+
+HEADS = ("metric", "mean", "95 % interval", "median", "better")
+"""What is said of each metric."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +46,39 @@ class Evaluation:
         return self.values[name]
 
     def __str__(self) -> str:
-        lines = [("metric", "mean", "median", "better")]
-        for name, found in self.values.items():
-            better = "higher" if self.higher_is_better[name] else "lower"
-            lines.append((name, f"{found.mean():.4g}", f"{np.median(found):.4g}", better))
-        widths = [max(len(line[i]) for line in lines) for i in range(4)]
+        lines = [HEADS, *self._rows()]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
         return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+    def __repr__(self) -> str:
+        return f"Evaluation(inputs={len(self.ids)}, metrics={list(self.values)})"
+
+    def _repr_html_(self) -> str:
+        more = ("inputs", "model rows", "seconds")
+        rows = [
+            (
+                *(*row, f"{len(self.values[row[0]]):,}"),
+                *(f"{self.rows.get(row[0], 0):,}", f"{self.seconds.get(row[0], math.nan):.3g}"),
+            )
+            for row in self._rows()
+        ]
+        shared = (
+            f"{self.shared_rows:,} more model rows were spent once for all metrics and methods."
+            if self.shared_rows
+            else ""
+        )
+        interval = f"The interval is of the mean, by bootstrap over inputs, from {FEW} inputs on."
+        return table_card(f"Evaluation of {counted(len(self.ids), 'input')}", (*HEADS, *more), rows, interval, shared)
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return of each metric what `HEADS` say."""
+        rows = list[tuple[str, ...]]()
+        for name, found in self.values.items():
+            one = entry(found)
+            interval = f"[{one.low:.4g}, {one.high:.4g}]" if one.n >= FEW else ""
+            better = "higher" if self.higher_is_better[name] else "lower"
+            rows.append((name, f"{found.mean():.4g}", interval, f"{np.median(found):.4g}", better))
+        return rows
 
     def to_frame(self) -> Any:
         """Return a pandas frame with one row per input, NaN where a metric was not asked of it."""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import fans.methods  # noqa: F401 - registers the methods
 from fans.curve import Curve, TrialSample, join_curves, join_samples
+from fans.diagram import drawn, model_name, wants_text
 from fans.engine.direction import Directions, directions
 from fans.engine.estimate import effective, gather, notes, strict_estimate, warn_if_thin
 from fans.engine.inputs import BATCHES, Part, blocks, check_change, check_seed, parts_of, subsets_of
@@ -30,6 +31,7 @@ from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
 from fans.methods.problem import Problem
 from fans.modalities.base import FeatureSpace
+from fans.modalities.containers import unpacked
 from fans.modalities.registry import guess_space, named_space
 from fans.model import Output, TaskKind
 from fans.progress import Progress, watching
@@ -69,7 +71,7 @@ ELSEWHERE: Mapping[str, str] = {
     "baselines": "baseline=...",
     **dict.fromkeys(("categorical", "categorical_features"), "space=fans.spaces.Table(categorical=[...])"),
     "groups": "space=fans.spaces.Table(groups={...})",
-    "feature_mask": "space=fans.spaces.Table(groups={...}), or Image(...) of another unit",
+    "feature_mask": "space=fans.spaces.FeatureMask(mask)",
     "link": 'output="raw" for logits',
     "mode": 'task="classification" or "regression"',
     "random_state": "seed=...",
@@ -155,6 +157,7 @@ class Explainer:
         effort: Effort = "normal",
         **settings: Any,
     ) -> None:
+        background = unpacked(background, "background")
         member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
         member = member.taking(settings)
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
@@ -201,7 +204,16 @@ class Explainer:
             )
         self.method.check(self.task, self.settings)
         self.effort = effort
+        self._given = frozenset(settings)
         self._shared = _Shared(self.task.predict.n_rows)
+
+    def __repr__(self) -> str:
+        space = self.task.space
+        about = f"inputs={space.modality!r}, features={space.n_features}, method={self.method.name!r}, seed={self.seed}"
+        return f"Explainer(model={model_name(self.task.predict.model)}, {about})"
+
+    def _repr_html_(self) -> str | None:
+        return None if wants_text() else drawn(self, self._given)
 
     def __call__(
         self, x: Any, target: Any = None, ids: Sequence[int | str] | None = None, progress: Progress = None

@@ -149,15 +149,18 @@ class Attribution:
     def channel_axis(self) -> int | None:
         """Which axis of one image holds its channels; None if it has none.
 
-        All channels of a pixel belong to one feature, so that the features do not vary along it. Where that leaves both
-        ends open, it is the last axis if only that one has at most four entries, else the first.
+        All channels of a pixel belong to one feature, so that the features do not vary along it; or each channel is a
+        feature. Where that leaves both ends open, it is the last axis if only that one has at most four entries, else
+        the first.
         """
         if self.inputs.ndim == 3:
             return None
         elements = self.elements if self.elements.ndim == 3 else self.elements[0]
         constant = [axis for axis in (0, 2) if (elements == elements.take([0], axis)).all()]
         if len(constant) == 1:
-            return constant[0]
+            (axis,) = constant
+            by_channel = elements.shape[2 - axis] <= 4 < elements.shape[axis]  # and varies along that alone
+            return 2 - axis if by_channel and (elements == elements.take([0], 1)).all() else axis
         first, last = self.inputs.shape[1], self.inputs.shape[3]
         return 2 if first > 4 >= last else 0
 
@@ -319,17 +322,22 @@ class Explanation(Attribution):
 
         return fragment(self)
 
-    def plot(self, path: str | Path | None = None, *, top: int = 10, columns: int | None = None) -> Any:
-        """Draw every input (at most twelve) with matplotlib and return the figure.
+    def plot(
+        self, path: str | Path | None = None, *, kind: str = "input", top: int = 10, columns: int | None = None
+    ) -> Any:
+        """Draw with matplotlib and return the figure, which a notebook shows by itself.
 
         Args:
             path: where to write it as well.
-            top: features shown of a row of a table; an image shows all of its own.
+            kind: `"input"`: each input (at most twelve) as its modality shows it; `"bars"`: the leading features of
+                each with intervals, of any modality; `"keep_change"`: all inputs by how often keeping and changing the
+                subset do it, in four quadrants; `"often"`: in what share of all subsets each feature is.
+            top: features shown of a row of a table, of bars, and by `"often"`; an image shows all of its own.
             columns: inputs side by side; by default three, two of four rows, of rows with long names or of images.
         """
-        from fans.report.figures import plot
+        from fans.report.plots import draw
 
-        return plot(self, path, top=top, columns=columns)
+        return draw(self, path, kind, top, columns)
 
     def plot_history(self, path: str | Path | None = None) -> Any:
         """Draw how the loss of each input fell, step by step, for a method that takes steps; return the figure."""

@@ -65,6 +65,15 @@ class PNS:
     def __str__(self) -> str:
         return "\n".join(self._line(i) for i in range(len(self)))
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{value:.2f}" for value in self.pns[:3].tolist())
+        return f"PNS(inputs={len(self)}, pns=[{shown}{', ...' if len(self) > 3 else ''}])"
+
+    def _repr_html_(self) -> str:
+        from fans.report.notebook import pns_card
+
+        return pns_card(self)
+
     def _line(self, i: int) -> str:
         pns, pn, ps = estimate_texts(self, i, 3)
         shares = [f"changes {self.changes[i]:.2f}", f"holds {self.holds[i]:.2f}"]

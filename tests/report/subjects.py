@@ -32,7 +32,7 @@ class Balanced(HTMLParser):
             self.open.append(tag)
 
     def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
+        if self.open[-1:] not in (["style"], ["script"]):
             self.words.append(data)
 
     def handle_endtag(self, tag):

@@ -2,11 +2,13 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fans.report.sections import Chart, Claim, Gallery, Line, Panel, Section, section_text, stated
+from fans.report.study_page import page
 from fans.report.tables import entry
 
 
@@ -59,3 +61,19 @@ def test_claims_in_words():
     assert "The paper (Section 5.2): FANS is steadier.\n  does not hold here: it is not" in said
     assert said.endswith("All of it.\n")
     assert stated(entry(np.full(8, 0.5))) == "0.500 [0.500, 0.500], N = 8"
+
+
+def test_every_interval_is_named():
+    assert chart().said == "Bands and bars: 95 % intervals over inputs."
+    noted = replace(chart(), note="Of images.")
+    assert noted.said == "Of images. Bands and bars: 95 % intervals over inputs."
+    assert replace(chart(), note="Bands: 95 % intervals.").said == "Bands: 95 % intervals."
+    few = replace(chart(), panels=[replace(chart().panels[0], lines=chart().panels[0].lines[1:])])
+    assert few.said == ""  # two inputs have no bands
+    told = Section("steady", "Steadiness", summary=[f"It is {stated(entry(np.arange(6.0)))}."])
+    assert section_text(told).endswith("\n\nIn brackets: 95 % intervals over inputs.\n")
+    assert page([told]).count("In brackets: 95 % intervals over inputs.") == 1
+    plain = Section("steady", "Steadiness", summary=["All of it."])
+    assert "In brackets" not in page([plain]) + section_text(plain)
+    claimed = replace(plain, claims=[Claim("It is.", "Table 1", f"it is {stated(entry(np.arange(6.0)))}", held=True)])
+    assert "In brackets: 95 % intervals over inputs.</p><ol" in page([claimed])

@@ -140,7 +140,9 @@ SUMS = {
 @pytest.mark.parametrize("draw", SUMS.values(), ids=SUMS)
 @pytest.mark.parametrize("e", [mixed(method="lime"), replace(house(), method="lime")], ids=["table", "graph"])
 def test_plots_of_sums_are_refused(draw, e):
-    refused = r"decision plot, got those of method='lime', which do not; use shap.plots.bar or beeswarm, or explain"
+    refused = (
+        r"decision or text plot, got those of method='lime', which do not; use shap.plots.bar or beeswarm, or explain"
+    )
     with pytest.raises(fans.InputError, match=refused):
         draw(e.to_shap())
 

@@ -13,6 +13,7 @@ from fans.engine.equations import (
     Change,
 )
 from fans.errors import InputError, check_written
+from fans.modalities.containers import unpacked
 from fans.task import Task
 
 BATCHES = 32
@@ -103,6 +104,7 @@ def parts_of(task: Task, x: Any, target: Any, ids: Sequence[int | str] | None, *
 
     Ids are as given, as inputs are called by nature, or their places; `own`: no two alike.
     """
+    x = unpacked(x, "x")
     split = task.split(x)
     names = check_ids(task.space.names(x) if ids is None else ids, sum(len(at) for *_, at in split), own=own)
     classes = None if target is None else task.targets(target, task.outputs[:1].expand(len(names), -1))

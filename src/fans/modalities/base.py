@@ -516,6 +516,10 @@ class FeatureSpace(ABC):
 
     baselines: ClassVar[tuple[str, ...]]
 
+    def for_background(self, background: Any) -> "FeatureSpace":  # noqa: ARG002
+        """Return the space meant with such a background: this one, unless it serves several kinds of inputs."""
+        return self
+
     @abstractmethod
     def fit(self, background: Any) -> FittedSpace:
         """Bind the declaration to a background set."""

@@ -26,6 +26,7 @@ class Presenter:
         names_kind: whether sentences say what features are, as in "the edges *a - b* and *b - c*".
         has_categories: whether values may be categories, which have no order.
         style: of pages, as `<style>...</style>`.
+        script: of pages that are files of their own, which show everything without it; notebooks have none.
     """
 
     input_words: ClassVar[tuple[str, str]] = ("input", "inputs")
@@ -34,6 +35,7 @@ class Presenter:
     names_kind: ClassVar[bool] = False
     has_categories: ClassVar[bool] = False
     style: ClassVar[str] = ""
+    script: ClassVar[str] = ""
 
     # --- In words -------------------------------------------------------------------------------------------------
 
@@ -114,6 +116,10 @@ class Presenter:
     def shap_data(self, e: Explanation) -> dict[str, Array]:  # noqa: ARG002
         """Return the values `(B, F)` of features as shap takes them: `data`, and `display_data` to read."""
         return {}
+
+    def shap_words(self, e: Explanation) -> Array | None:  # noqa: ARG002
+        """Return the parts `(B, F)` of texts that features are: put together the text; None of other inputs."""
+        return None
 
 
 def places_of(e: Attribution, i: int, feature: int) -> Array:

@@ -82,7 +82,7 @@ def named_space(background: Any, names: Any, space: FeatureSpace | None = None) 
             "have it guessed"
         )
     if names is None:
-        return space
+        return None if space is None else space.for_background(background)
     if space is not None:
         raise InputError(
             "Expected `space` or `feature_names`, got both; give the names to the space, as in "

@@ -71,10 +71,10 @@ def _held(loss: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def new_figure(purpose: str, size: tuple[float, float], layout: Literal["constrained"] | None = "constrained") -> Any:
     """Return an empty figure of a size in inches; `purpose` is what asks for matplotlib."""
     try:
-        from matplotlib.figure import Figure
+        from fans.report.picture import Picture
     except ImportError:
         raise extra("matplotlib", "plot", purpose) from None
-    return Figure(figsize=size, layout=layout)
+    return Picture(figsize=size, layout=layout)
 
 
 def written(figure: Any, path: str | Path | None) -> Any:
@@ -127,7 +127,8 @@ LETTER, WIDE = 0.066, 7.0
 
 def _label(e: Explanation, i: int, f: int) -> str:
     """Return what stands before a bar."""
-    return f"{'✓ ' if e.subset[i, f] else ''}{shortened(e.name(i, f), 44)} = {shortened(e.value(i, f), 24)}"
+    value = shortened(e.value(i, f), 24)
+    return f"{'✓ ' if e.subset[i, f] else ''}{shortened(e.name(i, f), 44)}{f' = {value}' if value else ''}"
 
 
 def not_drawn(e: Explanation) -> str:
@@ -186,6 +187,21 @@ def _columns(axis: Any, e: Explanation, i: int, order: Sequence[int]) -> None:
             right.spines["right"].set_visible(False)
             axis.set_ylim(len(order) - 0.4, -1.2)
             pad += 72 * 0.9 * LETTER * max(map(len, [heading, *words])) + 6
+
+
+def percentages(*axes: Any) -> None:
+    """Have an axis from 0 to 1 in per cent."""
+    ticks = np.linspace(0, 1, 6)
+    for axis in axes:
+        axis.set_ticks(ticks, labels=[f"{100 * tick:.0f} %" for tick in ticks], fontsize=8, color=FAINT)
+        axis.set_tick_params(length=2, color=FAINT)
+
+
+def halo() -> list[Any]:
+    """Return what keeps words readable over lines."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=2.2, foreground="white")]
 
 
 def literal(text: str) -> str:

@@ -1,5 +1,6 @@
 """An explanation in other libraries' terms: a pandas frame, a shap object."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,25 +43,32 @@ def to_shap(e: Explanation) -> Any:
     """Return a `shap.Explanation` of the scores, whose `display_data` has words where `data` has codes.
 
     Only scores that add up to the prediction have `base_values`; without, plots that draw a sum are refused. Of images:
-    by pixel, channels last, shared evenly by the channels, as `shap.image_plot` takes them.
+    by pixel, channels last, shared evenly by the channels, as `shap.image_plot` takes them. Of texts whose scores add
+    up `data` has the words, as `shap.plots.text` takes them; else whether a text has so many.
     """
     try:
-        import shap
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what shap itself is warned of as it is imported
+            import shap
     except ImportError:
         raise MissingExtra("Expected shap for `to_shap`, got none; install it with: pip install shap") from None
     shows = e.presenter
     if (pixels := shows.shap_pixels(e)) is not None:
         values, data = pixels
         return shap.Explanation(values=values, base_values=_NoBase(e.method), data=data)
+    additive = e.method in ADDITIVE
+    given = shows.shap_data(e)
+    if additive and (words := shows.shap_words(e)) is not None:
+        given["data"] = words
     outputs = {e.target_name(i) for i in range(len(e))}
     return shap.Explanation(
         values=e.scores,
-        base_values=e.prediction - e.scores.sum(1) if e.method in ADDITIVE else _NoBase(e.method),
+        base_values=e.prediction - e.scores.sum(1) if additive else _NoBase(e.method),
         error_std=e.scores_se,
         feature_names=list(e.feature_names),
         output_names=outputs.pop() if len(outputs) == 1 else "the explained output",
         instance_names=[f"{e.title(i)}: {e.target_name(i)}" for i in range(len(e))],
-        **shows.shap_data(e),
+        **given,
     )
 
 
@@ -78,7 +86,7 @@ class _NoBase:
 
     def _refuse(self, *_: object) -> Any:
         raise InputError(
-            "Expected scores that add up to the prediction for a waterfall, force or decision plot, got those of "
+            "Expected scores that add up to the prediction for a waterfall, force, decision or text plot, got those of "
             f"method={self.method!r}, which do not; use shap.plots.bar or beeswarm, or explain with "
             "method='kernel_shap'"
         )

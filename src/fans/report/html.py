@@ -1,7 +1,7 @@
 """An explanation as HTML: the notebook view, and one self-contained page."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -70,7 +70,9 @@ def page(e: Explanation, path: str | Path) -> Path:
 def pages(explanations: Mapping[str, Explanation], path: str | Path) -> Path:
     """Write several explanations, each under its heading, to one HTML file that needs nothing else."""
     sections = [_section(e, len(e), heading=heading) for heading, e in explanations.items()]
-    return write(path, "\n".join([HEAD + STYLE, *sections, "</html>\n"]))
+    scripts = dict.fromkeys(e.presenter.script for e in explanations.values() if len(e))
+    moving = [f"<script>\n{script}</script>" for script in scripts if script]
+    return write(path, "\n".join([HEAD + STYLE, *sections, *moving, "</html>\n"]))
 
 
 def anchored(e: Explanation, anchors: Sequence[str]) -> str:
@@ -151,6 +153,14 @@ def _strip(kind: str, start: float, end: float, scale: tuple[float, float]) -> s
     """Return a part of a scale, in per cent of it."""
     left, right = (100 * (at - scale[0]) / (scale[1] - scale[0]) for at in (start, end))
     return f"<div class='{kind}' style='left:{left:.1f}%;width:{right - left:.1f}%'></div>"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Container[int] = ()) -> str:
+    """Return a table in HTML; the columns that hold numbers are flush right."""
+    style = [" class='n'" if k in numbers else "" for k in range(len(heads))]
+    head = "".join(f"<th{how}>{escape(word)}</th>" for how, word in zip(style, heads, strict=True))
+    cells = ("".join(f"<td{how}>{escape(cell)}</td>" for how, cell in zip(style, row, strict=True)) for row in rows)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
 
 def emphasise(text: str, names: Iterable[str]) -> str:

@@ -235,7 +235,7 @@ def _column(e: Explanation, f: int, raised: Array, values: _Values, output: str,
     column = Column(
         feature=f,
         name=e.feature_names[f],
-        chosen=_wilson(int(e.subset[:, f].sum()), len(e), e.confidence),
+        chosen=wilson(int(e.subset[:, f].sum()), len(e), e.confidence),
         score=_mean(e.scores[:, f], e.confidence),
         measured=int((~np.isnan(raised)).sum()),
         size=_mean(np.abs(raised), e.confidence),
@@ -294,7 +294,7 @@ def _categories(e: Explanation, f: int, numbers: Array) -> tuple[list[_Kind], Ar
     return [_Kind(e.value(int(known[first[k]]), f), "", shade == place) for place, k in enumerate(order)], shade
 
 
-def _wilson(k: int, n: int, confidence: float) -> Estimate:
+def wilson(k: int, n: int, confidence: float) -> Estimate:
     """Return the share `k / n` with Wilson's score interval."""
     p, z2 = k / n, normal_quantile(confidence) ** 2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)

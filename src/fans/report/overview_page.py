@@ -1,11 +1,10 @@
 """An overview as HTML: the notebook view, and one self-contained page."""
 
-from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
 
 from fans.files import write
-from fans.report.html import HEAD, STYLE, emphasise
+from fans.report.html import HEAD, STYLE, emphasise, table
 from fans.report.overview import Overview, Section, bracketed, legend, share_text, units
 from fans.report.scenes import svg
 from fans.report.sentences import number
@@ -45,10 +44,10 @@ def _section(found: Overview, section: Section, top: int) -> str:
         for c in section.columns
         for level in c.levels
     ]
-    by_value = _table((column, "values", "from, to", "rows", f"raise {section.output} by"), levels, (3, 4))
+    by_value = table((column, "values", "from, to", "rows", f"raise {section.output} by"), levels, (3, 4))
     drawn = svg(picture(found, top, section), f"{section.output}: the leading {columns}")
-    table = _table(heads, rows, range(1, 5))
-    return f"<figure>{drawn}</figure>{table}<details><summary>By value</summary>{by_value}</details>"
+    by_column = table(heads, rows, range(1, 5))
+    return f"<figure>{drawn}</figure>{by_column}<details><summary>By value</summary>{by_value}</details>"
 
 
 def _side_by_side(found: Overview) -> str:
@@ -57,12 +56,4 @@ def _side_by_side(found: Overview) -> str:
     shares = [{c.feature: c.chosen for c in section.columns} for section in found.sections]
     order = sorted(shares[0], key=lambda f: -max(share[f].value for share in shares))
     names = found.explanation.feature_names
-    return _table(heads, [(names[f], *(share_text(share[f]) for share in shares)) for f in order], range(1, len(heads)))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Container[int]) -> str:
-    """Return a table in HTML; the columns that hold numbers are flush right."""
-    style = [" class='n'" if k in numbers else "" for k in range(len(heads))]
-    head = "".join(f"<th>{escape(word)}</th>" for word in heads)
-    cells = ("".join(f"<td{how}>{escape(cell)}</td>" for how, cell in zip(style, row, strict=True)) for row in rows)
-    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+    return table(heads, [(names[f], *(share_text(share[f]) for share in shares)) for f in order], range(1, len(heads)))

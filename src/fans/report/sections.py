@@ -125,6 +125,13 @@ class Chart:
     note: str = ""
 
     @property
+    def said(self) -> str:
+        """The note, and what bands and bars are where it does not say so and there are any."""
+        banded = any(len(line.low) for panel in self.panels for line in panel.lines)
+        named = "95 %" in self.note or not banded
+        return self.note if named else f"{self.note} Bands and bars: 95 % intervals over inputs.".lstrip()
+
+    @property
     def names(self) -> list[str]:
         """Return the names of all lines, each once, ours last."""
         ours = {line.name: line.ours for panel in self.panels for line in panel.lines}
@@ -184,8 +191,8 @@ class Chart:
             fontsize=8,
         )
         figure.suptitle(literal(self.title), fontsize=10, color=INK, x=0.01, ha="left")
-        if self.note:
-            figure.supxlabel(wrapped(figure, self.note), fontsize=7, color=FAINT, x=0.01, ha="left")
+        if self.said:
+            figure.supxlabel(wrapped(figure, self.said), fontsize=7, color=FAINT, x=0.01, ha="left")
         return _as_file(figure, kind)
 
 
@@ -322,9 +329,19 @@ def stated(entry: Entry) -> str:
     return f"{number(entry.value)}{interval}, N = {entry.n}"
 
 
+BRACKETS = "In brackets: 95 % intervals over inputs."
+
+
+def brackets(section: Section) -> str:
+    """Return what brackets are where the sentences of a section have any."""
+    said = [*(claim.found for claim in section.claims), *section.summary]
+    return BRACKETS if any(" [" in sentence for sentence in said) else ""
+
+
 def section_text(section: Section) -> str:
     """Return what a section says, for a terminal."""
     lines = [section.title, ""]
     lines += [f"The paper ({c.source}): {c.says}\n  {c.verdict}: {c.found}" for c in section.claims]
     lines += ["", *section.summary] if section.summary else []
+    lines += ["", brackets(section)] if brackets(section) else []
     return "\n".join(lines) + "\n"

@@ -19,7 +19,7 @@ import numpy as np
 
 from fans.report.colours import LINES, STOPS, coloured
 from fans.report.pixels import data_uri
-from fans.report.sections import Chart, Claim, Gallery, Line, Section
+from fans.report.sections import BRACKETS, Chart, Claim, Gallery, Line, Section, brackets
 from fans.report.tables import FEW, Heading, Table, number
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -93,9 +93,10 @@ def _claims(sections: Sequence[Section]) -> str:
     if not found:
         return ""
     items = "".join(_claim(claim, f"#{_name(i, section)}", section.title) for i, section, claim in found)
+    named = f'<p class="faint">{BRACKETS}</p>' if any(brackets(section) for section in sections) else ""
     return (
         f'<section id="claims"><h2>The paper\'s claims</h2><p class="counts">{_counts([c for *_, c in found])}</p>'
-        f'<ol class="claims">{items}</ol></section>'
+        f'{named}<ol class="claims">{items}</ol></section>'
     )
 
 
@@ -128,6 +129,7 @@ def _section(i: int, section: Section, first_chart: int) -> str:
     if section.claims:
         parts.append(f'<p class="counts">{_counts(section.claims)} <a href="#claims">the claims</a></p>')
     parts += [f'<p class="said">{escape(sentence)}</p>' for sentence in section.summary]
+    parts += [f'<p class="faint">{brackets(section)}</p>'] if section.summary and brackets(section) else []
     parts += [_table(f"{_name(i, section)}-t{j}", table) for j, table in enumerate(section.tables)]
     parts += [_chart(first_chart + j, chart) for j, chart in enumerate(section.charts)]
     parts += [_gallery(gallery) for gallery in section.galleries]
@@ -245,7 +247,7 @@ def _chart(i: int, chart: Chart) -> str:
     """Return the place of a chart, which the script fills, and a table of its numbers."""
     return (
         f'<figure class="chart" data-chart="{i}"><figcaption>{escape(chart.title)}</figcaption>'
-        f'<div class="drawn"></div>{_note(chart.note)}'
+        f'<div class="drawn"></div>{_note(chart.said)}'
         '<p class="buttons" hidden><button type="button" class="csv">CSV</button> '
         '<button type="button" class="svg">SVG</button></p>'
         f"<details><summary>Data</summary>{_numbers(chart.comma_separated())}</details></figure>"

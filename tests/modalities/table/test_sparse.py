@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -478,16 +477,6 @@ def test_scores_sweeps_and_hypotheses_of_many_rows_are_those_of_the_explanation(
         assert named.pns[0] == pytest.approx(by_mask.pns[i])
     of_all = explainer.score(rows, np.arange(500) < 3)
     assert of_all.pns == pytest.approx(explainer.score(rows, ["x1", "x2", "x3"]).pns)
-
-
-def test_the_guide_prints_what_it_says(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
-    block = re.search(r"## Explaining sparse rows.*?```python\n(.*?)```", guide, re.DOTALL)
-    assert block
-    exec("import fans\n" + block.group(1), {})  # noqa: S102
-    said = [line.removeprefix("# ") for line in block.group(1).splitlines() if line.startswith("# ")]
-    assert capsys.readouterr().out.splitlines() == said
 
 
 def test_what_was_done_before_a_failure_is_kept():

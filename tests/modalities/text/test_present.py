@@ -98,6 +98,23 @@ def test_shap_shows_words(e):
     np.testing.assert_array_equal(found.data, e.present)
 
 
+def test_shap_draws_a_text_whose_scores_add_up(e):
+    shap = pytest.importorskip("shap")
+    texts = ["a weak, dull film!", "fine"]
+    found = explain(texts, method="kernel_shap").to_shap()
+    assert found.data[0].tolist() == ["a ", "weak, ", "dull ", "film!"]
+    assert ["".join(words) for words in found.data] == texts
+    page = shap.plots.text(found[0], display=False)
+    output = found.base_values[0] + found.values[0].sum()
+    assert output == pytest.approx(model(texts)[0, 0 if model(texts)[0, 0] > 0.5 else 1])
+    assert f"{output:.6g}"[:5] in page
+    for word, score in zip(found.data[0], found.values[0], strict=True):
+        assert word.strip() in page
+        assert abs(score) < 1e-9 or f"{round(score, 3):g}" in page
+    with pytest.raises(fans.InputError, match="for a waterfall, force, decision or text plot, got those of"):
+        shap.plots.text(e.to_shap()[0], display=False)
+
+
 # --- Terminals -------------------------------------------------------------------------------------------------------
 
 

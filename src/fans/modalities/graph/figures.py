@@ -5,7 +5,7 @@ from typing import Any
 from fans.explanation import Explanation
 from fans.modalities.graph import drawing as graphs
 from fans.report.colours import CHOSEN, FAINT, INK, OTHER, OUTLINE
-from fans.report.figures import explain, grid, literal, new_figure, not_drawn, title
+from fans.report.figures import explain, grid, halo, literal, new_figure, not_drawn, title
 from fans.report.sentences import chosen_count, legend
 
 
@@ -34,8 +34,6 @@ def plot(e: Explanation, columns: int) -> Any:
 
 def _graph_panel(axis: Any, drawing: graphs.Drawing, caption: str) -> None:
     """Draw one graph."""
-    from matplotlib.patheffects import withStroke
-
     for line in drawing.lines:
         axis.plot(*zip(*line.ends, strict=True), color=line.colour, lw=line.width, zorder=1 + line.chosen)
     for node, (x, y) in drawing.places.items():
@@ -47,7 +45,7 @@ def _graph_panel(axis: Any, drawing: graphs.Drawing, caption: str) -> None:
             axis.annotate(name, (x, y), va="center", fontsize=5.8 if near else 4.4, **style)
             continue
         text = axis.annotate(literal(name), (x, y), (0, 8), textcoords="offset points", fontsize=6.5, **style)
-        text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
+        text.set_path_effects(halo())
     axis.annotate(caption + drawing.left_out, (0, -0.01), xycoords="axes fraction", va="top", fontsize=7.5, color=FAINT)
     axis.margins(0.05)
     axis.set_aspect("equal", adjustable="datalim")

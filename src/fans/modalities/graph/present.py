@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from fans.explanation import Attribution, Explanation
 from fans.modalities.graph import scene
 from fans.modalities.graph.figures import plot
-from fans.modalities.graph.page import drawn
+from fans.modalities.graph.page import STYLE, drawn, script
 from fans.modalities.present import Presenter
-from fans.modalities.table.present import node_title
+from fans.modalities.table.present import TablePresenter, node_title
 from fans.types import Array
 
 
@@ -15,6 +15,12 @@ class GraphPresenter(Presenter):
     """Edges, called by the nodes they join, and drawings of the graphs around them."""
 
     names_kind: ClassVar[bool] = True
+    style: ClassVar[str] = STYLE
+
+    @property
+    def script(self) -> str:  # type: ignore[override]
+        """Of pages: nodes can be moved."""
+        return script()
 
     def feature_word(self, e: Attribution) -> str:  # noqa: ARG002
         """Return "edge"."""
@@ -48,3 +54,22 @@ class GraphPresenter(Presenter):
     def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:
         """Return a drawing above the table of edges."""
         return drawn(e, i) + super().page_body(e, i, shown, top)
+
+
+class NodePresenter(TablePresenter):
+    """Nodes, called by their names or numbers."""
+
+    input_words: ClassVar[tuple[str, str]] = Presenter.input_words
+    column_words: ClassVar[tuple[str, str] | None] = ("node", "nodes")
+    has_categories: ClassVar[bool] = False
+
+    def feature_word(self, e: Attribution) -> str:  # noqa: ARG002
+        """Return "node"."""
+        return "node"
+
+    def value(self, e: Attribution, i: int, feature: int) -> str:
+        """Return how far the node is from the explained one; nothing of a graph as a whole."""
+        if not e.present[i, feature]:
+            return "absent"
+        hops = e.details["hops"][i].get(str(feature)) if "hops" in e.details else None
+        return "" if hops is None else "itself" if not hops else f"{hops} hop{'s' if hops > 1 else ''} away"

@@ -11,7 +11,7 @@ from fans.modalities.present import Presenter
 from fans.report.sentences import percent
 from fans.types import Array
 
-WORDS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel"}
+WORDS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "region ": "region"}
 """What features are called, by how their names begin."""
 
 
@@ -22,7 +22,7 @@ class ImagePresenter(Presenter):
     lists_features: ClassVar[bool] = False
 
     def feature_word(self, e: Attribution) -> str:
-        """Return "superpixel", "patch" or "pixel"."""
+        """Return "superpixel", "patch", "pixel" or "region"."""
         return next((word for start, word in WORDS.items() if e.feature_names[0].startswith(start)), "feature")
 
     def together(self, e: Explanation, i: int) -> str:

@@ -29,6 +29,7 @@ from fans.modalities.base import (
     shape_of,
     what_is_wrong,
 )
+from fans.modalities.masks import features_of_mask
 from fans.modalities.table.columns import (
     MISSING,
     Column,
@@ -94,6 +95,8 @@ class Table(FeatureSpace):
         groups: one-hot columns that are one feature, e.g. `{"colour": ["colour_red", "colour_blue"]}`.
         categorical: columns whose numbers are codes, so that a distance is 0 (equal) or 1. Columns of text, booleans
             or categories without an order in a frame are always categorical.
+        feature_mask: instead of groups, a whole number for each column; columns of one number are one feature, and
+            unlike one-hot columns each counts in distances: see `FeatureMask`.
 
     Example:
         >>> Table(groups={"colour": [1, 2]}).fit(np.array([[0.5, 1, 0], [0.1, 0, 1]])).feature_names
@@ -105,6 +108,7 @@ class Table(FeatureSpace):
     columns: Sequence[str] | None = None
     groups: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     categorical: Sequence[str | int] = ()
+    feature_mask: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.groups, Mapping) or not all(map(_are_columns, self.groups.values())):
@@ -209,6 +213,9 @@ class FittedTable(FittedSpace):
 
     def _lay_out_units(self, table: Table) -> None:
         """Number the features: each group takes the place of its first column."""
+        if table.feature_mask is not None:
+            self._take_mask(table)
+            return
         group_of: dict[int, str] = {}
         for name, members in table.groups.items():
             for member in members:
@@ -231,6 +238,22 @@ class FittedTable(FittedSpace):
         # A one-hot group counts as one element of a distance.
         self._units = Units(torch.tensor([unit_of_element]), torch.ones(1, len(names)), shared=True)
         self._grouped = torch.tensor([j in group_of for j in range(len(self._columns))])
+
+    def _take_mask(self, table: Table) -> None:
+        """Number the features as a mask does, and call each by its columns."""
+        if table.groups:
+            raise InputError("Expected `groups` or `feature_mask`, got both; the mask says what a feature is")
+        self.shape = (len(self._columns),)
+        numbers, of_element = features_of_mask(table.feature_mask, self.shape)
+        members = [
+            [name for name, j in zip(self._columns, of_element, strict=True) if j == k] for k in range(len(numbers))
+        ]
+        self.feature_names = tuple(
+            " + ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more" for names in members
+        )
+        sizes = torch.tensor([[float(len(names)) for names in members]])
+        self._units = Units(of_element[None], sizes, shared=True)
+        self._grouped = torch.zeros(len(self._columns), dtype=torch.bool)
 
     def encode(self, inputs: Any, what: str) -> Tensor:
         """Return rows `(n, columns)`: numbers as they are, categories as codes."""

@@ -90,3 +90,15 @@ class TextPresenter(Presenter):
         n_features = e.scores.shape[1]
         called = [[self.name(e, i, f) if e.present[i, f] else "" for f in range(n_features)] for i in range(len(e))]
         return {"data": e.present.astype(np.float64), "display_data": np.array(called, dtype=object)}
+
+    def shap_words(self, e: Explanation) -> Array:
+        """Return each word with what follows it up to the next; words alone where one is in several places."""
+        words = np.full(e.scores.shape, "", dtype=object)
+        for i in range(len(e)):
+            spans, text = detail(e, i, "spans"), str(e.details["text"][i])
+            starts = [places[0][0] for places in spans]
+            apart = all(len(places) == 1 for places in spans) and starts == sorted(starts)
+            ends = [*starts[1:], len(text)]
+            for f in range(len(spans)):
+                words[i, f] = text[starts[f] if f else 0 : ends[f]] if apart else f"{self.name(e, i, f)} "
+        return words
