@@ -91,7 +91,8 @@ def settled(tab: Any) -> None:
 
 def along(explainer: fans.Explainer, e: fans.Explanation, i: int, k: int, t: int) -> dict[str, str]:
     curve = explainer.curve(e[i])
-    return expected(*(float(np.round(getattr(curve, name)[0, k, t], 4)) for name in ("holds", "changes", "pns")))
+    found = expected(*(float(np.round(getattr(curve, name)[0, k, t], 4)) for name in ("holds", "changes", "pns")))
+    return found if curve.sizes[0, k] else found | {"change": "-", "both": "-"}  # nothing is changed alone
 
 
 def slide(tab: Any, name: str, value: int) -> None:
@@ -281,6 +282,7 @@ def test_everything_can_be_done_with_the_keyboard(page, subjects):
         page.locator("#size").focus()
         page.keyboard.press("Home")
         assert chosen(page) == set()
+        assert figures(page)["both"] == "-"
         page.get_by_role("tab", name="Trials").focus()
         page.keyboard.press("ArrowRight")
         assert page.get_by_role("tab", name="Methods side by side").get_attribute("aria-selected") == "true"

@@ -34,8 +34,8 @@ MOST_KEPT = 64
 
 MOST_PREVIEWS = 100
 NO_MODEL = (
-    "This page has no model to ask, so that features cannot be clicked in and out: pass explanation.serve(explainer), "
-    "or fans serve RUN --model MODEL."
+    "This page has no model to ask, so that features cannot be clicked in and out; pass the one that explained "
+    "them: explanation.serve(explainer)."
 )
 N_TRIALS = 8
 

@@ -57,19 +57,21 @@ export function inputPage(view, state, ask) {
     const by = view.change === "label" ? "class" : "prediction";
     const stays = view.change === "label" ? "stays" : view.change === "fall" ? `falls by at most ${short(which)}` : `stays within ${short(which)}`;
     const moves = view.change === "label" ? "changes" : view.change === "fall" ? "falls by more" : "moves by more";
-    return { keep: `everything else changed, the ${by} ${stays}`, change: `only these changed, the ${by} ${moves}`, both: `both at once (PNS), ${percent(view.confidence)} interval` };
+    const all = page.subset.size ? "everything else" : "everything";
+    return { keep: `${all} changed, the ${by} ${stays}`, change: `only these changed, the ${by} ${moves}`, both: `both at once (PNS), ${percent(view.confidence)} interval` };
   }
 
   function show() {
-    figures.show(page.figures, explained(), view.confidence);
+    const empty = !page.subset.size;
+    figures.show(page.figures, explained(), view.confidence, empty);
     const n = page.subset.size, of = `${n} of ${view.n_features} ${view.units[view.n_features === 1 ? 0 : 1]}`;
     const own = page.from === "own";
-    strip.textContent = ["keep", "change", "both"].map((name) => `${name} ${percent(page.figures[name][0])}`).join("   ");
+    strip.textContent = ["keep", "change", "both"].map((name) => `${name} ${empty && name !== "keep" ? "-" : percent(page.figures[name][0])}`).join("   ");
     about.textContent = { own: `The explanation's own subset: ${of}.`, along: `The ${of} that rank highest.`, asked: `Your own subset: ${of}, asked of the model.` }[page.from];
     back.hidden = own;
     if (own) fill(sentenceNow, sentence(view.finding));
     else if (page.said) fill(sentenceNow, sentence(page.said));
-    else fill(sentenceNow, document.createTextNode(`With ${of}${page.from === "along" ? " that rank highest" : ""}: keep ${percent(page.figures.keep[0])}, change ${percent(page.figures.change[0])}, both ${percent(page.figures.both[0])} ${between(page.figures.both[1], page.figures.both[2])}.`));
+    else fill(sentenceNow, document.createTextNode(`With ${of}${page.from === "along" ? " that rank highest" : ""}: keep ${percent(page.figures.keep[0])}${empty ? "" : `, change ${percent(page.figures.change[0])}, both ${percent(page.figures.both[0])} ${between(page.figures.both[1], page.figures.both[2])}`}.`));
     sentenceNow.classList.toggle("asked", !own);
     const mark = page.from === "asked" ? { size: n, p: page.figures.both[0] } : null;
     if (sliders) sliders.show(page.k, page.t, mark);
