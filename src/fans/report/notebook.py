@@ -118,7 +118,8 @@ def trials_card(sample: TrialSample) -> str:
         name = sample.ids[i] if isinstance(sample.ids[i], str) else f"input {sample.ids[i]}"
         parts.append(f"<p class='title'><b>{escape(shortened(str(name), MOST_LETTERS))}</b></p>")
         parts += [f"<p>{words[side]}</p>{_trials(sample, i, side)}" for side in words]
-    facts = "In blue: values that were changed. nearness: of the input before, from 0 to 1; trials count by it."
+    marked = "In blue: values that were changed. " if any("class=own" in part for part in parts) else ""
+    facts = f"{marked}nearness: of the input before, from 0 to 1; trials count by it."
     heading = f"Trials, the nearest first, {counted(len(sample.ids), 'input')}"
     return card(heading, "".join(parts), facts, _more(len(sample.ids), shown, "inputs"))
 
