@@ -4,13 +4,13 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types bench clean
+.PHONY: demo test lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fans demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -18,6 +18,10 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# The pages, into site/: open site/index.html. Warnings are errors; nothing is fetched.
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.overhead
@@ -34,7 +38,7 @@ bench: $(VENV)/.dev
 	  $(BIN)/python -m benchmarks.budget && $(BIN)/python -m benchmarks.subsets; fi
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info fans-demo
+	rm -rf $(VENV) build src/*.egg-info fans-demo site
 
 # The stamp comes last, so that what failed halfway, or was made by a Python too old, is made anew.
 $(VENV)/.made:

@@ -366,7 +366,7 @@ def test_feature_names_and_a_space(ask):
         ("column_names", "feature_names=[...]"),
         ("groups", "space=fans.spaces.Table(groups={...})"),
         ("categorical_features", "space=fans.spaces.Table(categorical=[...])"),
-        ("feature_mask", "space=fans.spaces.Table(groups={...})"),
+        ("feature_mask", "space=fans.spaces.FeatureMask(mask)"),
         ("link", 'output="raw" for logits'),
         ("mode", 'task="classification" or "regression"'),
         ("random_state", "seed=..."),
@@ -1002,3 +1002,129 @@ def test_output_where_a_file_is_already(tmp_path, capsys):
     assert err.startswith("fans: ")
     assert "taken" in err
     assert err.count("\n") == 1
+
+
+# --- Models and numbers that give no sure answer ---------------------------------------------------------------------
+
+
+def any_value(value: Any) -> Any:
+    """Return a value whose type is not checked."""
+    return value
+
+
+def noisy(rows: Any) -> Any:
+    return np.random.default_rng().normal(size=len(rows))
+
+
+def centred(rows: Any) -> Any:
+    return (rows - rows.mean(0))[:, 0]
+
+
+def dropping(rows: Any) -> Any:
+    return nn.functional.dropout(torch.as_tensor(rows), 0.5).sum(1).numpy()
+
+
+@pytest.mark.parametrize("model", [noisy, centred, dropping])
+def test_a_model_that_says_something_else_when_asked_again_is_told_of(model):
+    with pytest.warns(fans.FansWarning, match=r"^The model says .* of which it said .*partly chance; leave out"):
+        fans.Explainer(model, ROWS)(ROWS[:1])
+    with pytest.warns(fans.FansWarning, match="partly chance"):
+        fans.pns(model, ROWS[0], [True, False, False], background=ROWS)
+
+
+def test_a_model_is_asked_again_once_and_rounding_is_no_difference():
+    seen: list[int] = []
+
+    def rounded(rows: Any) -> Any:
+        seen.append(len(rows))
+        return difference(rows).astype(np.float16) * (1 + 1e-3 * (len(rows) == len(ROWS)))
+
+    explainer = fans.Explainer(rounded, ROWS)
+    first, second = explainer(ROWS[:1]), explainer(ROWS[1:2])
+    assert seen[:2] == [40, 4]
+    assert int(first.evaluations["shared"]) == int(second.evaluations["shared"]) == 44
+    assert sum(seen) == explainer.task.predict.n_rows
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-20, 1e10, 1e20, 1e25])
+def test_a_column_of_any_size_is_explained_as_if_it_were_scaled(dtype, scale):
+    def first(rows: Any) -> Any:
+        return (rows[:, 0] > 0).astype(float)
+
+    rows = ROWS.astype(dtype)
+    expected = fans.Explainer(first, rows)(rows[:3])
+    found = fans.Explainer(first, rows * np.array([1, scale, 1], dtype))(rows[:3] * np.array([1, scale, 1], dtype))
+    assert found.subset.tolist() == expected.subset.tolist()
+    np.testing.assert_allclose(found.pns, expected.pns, atol=1e-4)
+    np.testing.assert_allclose(found.interval, expected.interval, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [3.4e38, -1e30, 1e200])
+def test_a_number_that_stands_for_none_is_refused(value):
+    rows = ROWS.copy()
+    rows[7, 1] = value
+    with pytest.raises(fans.InputError, match=r"numbers up to 1e\+27, .*, got .* in row 7, column 'x2'.*stands for no"):
+        fans.Explainer(difference, rows)
+    images = np.zeros((4, 1, 8, 8), np.float32)
+    images[2, 0, 3, 5] = np.float32(min(abs(value), 3e38))
+    with pytest.raises(fans.InputError, match=r"numbers up to 1e\+15 .* in image 2, row 3, column 5"):
+        fans.Explainer(lambda x: x.mean(axis=(1, 2, 3)), images)
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"), [(1e150, "up to 3e+120"), (1e-160, "of at least 4e-121"), (1e300, "up to")]
+)
+def test_outputs_whose_squares_are_no_numbers_are_refused(factor, said):
+    with pytest.raises(fans.ModelError, match=rf"Expected outputs {re.escape(said)}.*scale them"):
+        fans.Explainer(lambda rows: difference(rows) * factor, ROWS)
+
+
+@pytest.mark.parametrize("factor", [1e-100, 1e100])
+def test_outputs_of_any_other_size_are_explained_as_if_they_were_scaled(factor):
+    expected = fans.Explainer(difference, ROWS)(ROWS[:2])
+    found = fans.Explainer(lambda rows: difference(rows) * factor, ROWS)(ROWS[:2])
+    assert found.subset.tolist() == expected.subset.tolist()
+    np.testing.assert_allclose(found.pns, expected.pns, atol=1e-6)
+    np.testing.assert_allclose(found.scores / factor, expected.scores, rtol=1e-6)
+
+
+def test_what_is_masked_is_missing():
+    def gaps(rows: Any) -> Any:
+        return np.isnan(rows[:, 0]).astype(float)
+
+    masked = np.ma.masked_array(ROWS, mask=ROWS > 1)
+    plain = np.where(ROWS > 1, np.nan, ROWS)
+    expected, found = (fans.Explainer(gaps, rows)(rows[:4]) for rows in (plain, masked))
+    assert found.pns.tolist() == expected.pns.tolist()
+    whole = np.ma.masked_array(np.arange(12).reshape(6, 2), mask=np.eye(6, 2, dtype=bool))
+    assert np.isnan(fans.Explainer(gaps, whole)(whole[:1]).inputs[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (
+            lambda: fans.Explainer(difference, ROWS, space=any_value("table")),
+            "`space` as one of fans.spaces.*got 'table'",
+        ),
+        (
+            lambda: fans.pns(difference, ROWS[0], [True] * 3, background=ROWS, space=any_value(Table)),
+            "`space` as one of",
+        ),
+        (lambda: Table(groups=any_value(3)), "`groups` as names with their columns.*got 3"),
+        (lambda: Table(groups={"a": "x1"}), "`groups` as names with their columns"),
+        (lambda: Table(categorical="x1"), "`categorical` as a list of columns, got 'x1'"),
+        (lambda: Table(columns=any_value(7)), "`columns` as a list of columns, got 7"),
+        (lambda: fans.Explainer(difference, torch.eye(3).to_sparse()), "dense tensor, got one of layout sparse_coo"),
+        (lambda: fans.Explainer(difference, ROWS)(torch.eye(3).to_sparse()), "x as a dense tensor"),
+        (lambda: fans.Explainer(difference, ROWS)(ROWS[:1], ids=["\ud800"]), "`ids` as text that can be written"),
+        (lambda: fans.Explainer(difference, ROWS, target_names=["\ud800"]), "`target_names` as text that can"),
+        (lambda: fans.Explainer(difference, ROWS, feature_names=["a", "b", "\udfff"]), "as text that can be written"),
+        (lambda: fans.Explainer(difference, ROWS, space=Table(columns=["a", "b", "\udfff"])), "names of columns as"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_named(ask, said):
+    with pytest.raises(fans.InputError, match=said) as caught:
+        ask()
+    assert len(str(caught.value)) < 500

@@ -43,9 +43,10 @@ def test_links_lead_somewhere(page):
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub makes them."""
-    found = set()
-    for heading in re.findall(r"^#+ (.+)$", page.read_text(), flags=re.M):
+    """Return the anchors of a page's headings, as GitHub makes them, and the names on a page of the API."""
+    text = page.read_text()
+    found = set(re.findall(r"^::: ([\w.]+)", text, flags=re.M))
+    for heading in re.findall(r"^#+ (.+)$", text, flags=re.M):
         plain = re.sub(r"[^\w\s-]", "", heading.lower())
         found.add(plain.strip().replace(" ", "-"))
     return found

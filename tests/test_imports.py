@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "fans"
 
 FLOW = (
     ("version", "types", "errors", "progress", "moved", "modes", "meter", "memory"),
-    ("wording", "registry", "files"),
+    ("wording", "registry", "files", "completion"),
     ("joining",),
     ("result", "explanation", "curve"),
     ("report",),
@@ -31,8 +31,9 @@ FLOW = (
     ("datasets",),
     ("networks",),
     ("runs",),
-    ("studies",),
+    ("studies", "own"),
     ("demo", "listing"),
+    ("serve",),
     ("adapters", "cli"),
 )
 """The rooms in the order in which data flows: none imports what comes later, nor what stands beside it."""
@@ -121,7 +122,7 @@ def test_no_module_is_shadowed_by_a_function():
 
 def test_an_explanation_reaches_the_report_only_when_asked():
     lazy = imports(SOURCE / "explanation.py", top_only=False)
-    assert {module[0] for module in lazy} <= {"report", "modalities", "errors", "joining", "types", "files"}
+    assert {module[0] for module in lazy} <= {"report", "modalities", "errors", "joining", "types", "files", "serve"}
 
 
 def test_importing_fans_needs_no_extra():

@@ -18,8 +18,14 @@ import resource, sys, torch
 import fans
 if "keep" in sys.argv:
     assert fans.keep_freed_memory()
+def explain(asked):
+    import numpy as np
+    if asked == "yes":
+        fans.Explainer(lambda x: x[:, 0], np.eye(3))
 def batch():
-    parts = [torch.ones(5 * 2**20) for _ in range(5)]
+    parts = [torch.ones(5 * 2**20) for _ in range(2 if "shown" in sys.argv else 5)]
+if "shown" in sys.argv:
+    explain(*sys.argv[2:])
 batch()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):
@@ -43,6 +49,12 @@ def faults(*arguments: str, **environment: str) -> int:
 @pytest.mark.skipif(not GLIBC, reason="only glibc is told to keep memory")
 def test_memory_that_batches_free_is_kept():
     assert faults("keep") < 20_000
+
+
+@pytest.mark.skipif(not GLIBC, reason="only glibc learns from what is freed")
+def test_batches_up_to_64_mib_are_kept_once_something_was_explained():
+    """Ten times two blocks of 20 MiB are 102,400 pages."""
+    assert faults("shown", "yes") < 20_000
 
 
 def test_nobody_keeps_memory_who_was_not_asked(monkeypatch):

@@ -1,27 +1,22 @@
-"""The README's quick start runs as printed and says what it claims."""
+"""The README is short, and its quick start takes six lines; `test_snippets.py` runs it."""
 
 import re
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
-def test_the_images(tmp_path, monkeypatch):
-    block = re.search(r"pictures like the second:\n\n```python\n(.*?)```", README.read_text(), re.DOTALL)
+def test_the_quick_start_takes_six_lines():
+    block = re.search(r"## Six lines.*?```python\n(.*?)```", README, re.DOTALL)
     assert block
-    monkeypatch.chdir(tmp_path)
-    code = "import fans, fans.datasets, fans.networks\n" + block.group(1)
-    exec(code, {})  # noqa: S102
-    assert (tmp_path / "image.png").exists()
+    assert len([line for line in block.group(1).splitlines() if line and not line.startswith("#")]) == 6
 
 
-def test_the_quick_start(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    block = re.search(r"## Six lines.*?```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert block
-    code = block.group(1)
-    statements = [line for line in code.splitlines() if line and not line.startswith("#")]
-    assert len(statements) <= 6
-    exec(code, {})  # noqa: S102
-    claimed = " ".join(line.removeprefix("# ") for line in code.splitlines() if line.startswith("# "))
-    assert capsys.readouterr().out.split() == claimed.split()
+def test_it_is_read_in_a_minute_or_two():
+    assert len(README.split()) < 900
+
+
+def test_its_counts_are_right():
+    gallery = (Path(__file__).parents[1] / "docs" / "gallery" / "index.md").read_text()
+    assert "sixteen examples" in README
+    assert gallery.startswith("# Gallery\n\n16 examples")

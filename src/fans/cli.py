@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fans.errors import FansError, InputError, choose
+from fans.completion import SHELLS, script
+from fans.errors import FansError, InputError, MissingExtra, ModelError, choose
 from fans.memory import keep_freed_memory
 from fans.version import __version__
 
@@ -84,10 +85,70 @@ def _parser() -> argparse.ArgumentParser:
         help="the file that was run, where it is yours: runs name no file to be read or executed",
     )
     report.set_defaults(run=_report)
+    _add_explain(commands)
+    _add_serve(commands)
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", nargs="?", choices=("methods", "metrics", "datasets", "experiments"))
     listing.set_defaults(run=_list)
+    completion = commands.add_parser("completion", help="print what makes a shell complete these commands")
+    completion.add_argument("shell", choices=SHELLS, help="load it with: source <(fans completion bash)")
+    completion.set_defaults(run=_complete)
     return parser
+
+
+def _add_explain(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    own = commands.add_parser("explain", help="explain your own model on your own data; goes on where it was stopped")
+    models = ".skops, .json or .ubj (XGBoost), .txt (LightGBM), .onnx, .pt2, .pt (TorchScript)"
+    own.add_argument("model", metavar="MODEL", help=f"a file: {models}; or module:object")
+    data = "a table (.csv, .tsv, .parquet), a folder of .png and .jpg, texts (.txt, one a line), a graph (.npz)"
+    own.add_argument("data", type=Path, metavar="DATA", help=data)
+    own.add_argument("--out", type=Path, required=True, metavar="RUN", help="folder of the run and its results")
+    own.add_argument("--limit", type=int, metavar="N", help="only the first N inputs (all)")
+    own.add_argument("--target", metavar="CLASS", help="the class explained, by name or number (the predicted one)")
+    own.add_argument("--background", type=Path, metavar="FILE", help="data of the same kind (drawn from DATA)")
+    own.add_argument("--method", default="fans", help="see: fans list methods (fans)")
+    own.add_argument("--effort", choices=("low", "normal", "high"), default="normal", help="what an input may cost")
+    own.add_argument("--seed", type=int, default=0, help="of all draws (0)")
+    own.add_argument("--classes", nargs="+", default=[], metavar="NAME", help="names of the model's outputs, in order")
+    own.add_argument("--task", choices=("classification", "regression"), help="what the outputs are (guessed)")
+    formats, usual = ("csv", "html", "json", "parquet"), ["csv", "html"]
+    own.add_argument("--format", nargs="+", choices=formats, default=usual, help="of the results (csv html)")
+    own.add_argument("--ids", metavar="COLUMN", help="the column that names the rows (their numbers)")
+    own.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns that are no features")
+    own.add_argument("--text-column", metavar="COLUMN", help="the column that holds the texts to explain")
+    own.add_argument("--size", type=_size, metavar="HxW", help="height and width that pictures are brought to")
+    own.add_argument("--mean", type=float, nargs="+", default=[], help="of pixels from 0 to 1, a channel each (0)")
+    own.add_argument("--std", type=float, nargs="+", default=[], help="likewise (1)")
+    own.add_argument("--curves", action="store_true", help="keep PNS by size and tolerance too, to show without MODEL")
+    own.add_argument("--workers", type=int, default=1, help="processes (1)")
+    own.add_argument("--max-batch", type=int, metavar="ROWS", help="most rows that the model sees at a time")
+    trust = "a model file to load though that runs what is in it (pickles)"
+    own.add_argument("--trust", type=Path, action="append", default=[], metavar="FILE", help=trust)
+    own.set_defaults(run=_explain)
+
+
+def _size(text: str) -> tuple[int, int]:
+    height, _, width = text.lower().partition("x")
+    if not (height.isdecimal() and width.isdecimal() and 0 < int(height) <= 4096 and 0 < int(width) <= 4096):
+        raise argparse.ArgumentTypeError(f"Expected HxW from 1x1 to 4096x4096, e.g. 224x224, got {text!r}")
+    return int(height), int(width)
+
+
+def _explain(chosen: argparse.Namespace) -> None:
+    from fans import own
+
+    pictures = (chosen.size, tuple(chosen.mean), tuple(chosen.std))
+    reading = own.Reading(chosen.ids, tuple(chosen.drop), chosen.text_column, *pictures)
+    names = ("limit", "target", "background", "method", "effort", "seed", "max_batch", "task")
+    given = {name: getattr(chosen, name) for name in names}
+    classes, trust = tuple(chosen.classes), tuple(chosen.trust)
+    asked = own.Asked(chosen.model, chosen.data, **given, classes=classes, reading=reading, trust=trust)
+    how = {"formats": chosen.format, "workers": chosen.workers, "curves": chosen.curves}
+    try:
+        own.explain(asked, chosen.out, **how, tell=_tell)
+    except (InputError, ModelError, MissingExtra) as error:
+        print(f"fans: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 def _demo(chosen: argparse.Namespace) -> None:
@@ -183,10 +244,35 @@ def _show(run: "Run") -> None:
     print(f"Written to {run.folder}")
 
 
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    serve = commands.add_parser(
+        "serve", help="show a run's inputs on a local page, on which features are clicked in and out"
+    )
+    serve.add_argument("run_folder", type=Path, metavar="RUN", help="folder of fans explain, or a saved explanation")
+    serve.add_argument("--port", type=int, help="8765, or the next free one")
+    serve.add_argument("--host", help="another address than this machine's own; a token is needed then")
+    serve.add_argument("--token", help="what a reader has to show (made up with --host)")
+    serve.add_argument("--model", metavar="M", help="the model, where the run's own may not be loaded: module:function")
+    serve.add_argument("--trust", type=Path, metavar="F", help="a file that may execute code as it is loaded")
+    serve.set_defaults(run=_serve)
+
+
+def _serve(chosen: argparse.Namespace) -> None:
+    from fans.serve import serve
+    from fans.serve.source import opened
+
+    source = opened(chosen.run_folder, model=chosen.model, trust=chosen.trust)
+    serve(source, host=chosen.host, port=chosen.port, token=chosen.token, wait=True)
+
+
 def _list(chosen: argparse.Namespace) -> None:
     from fans.listing import describe
 
     print(describe(chosen.what))
+
+
+def _complete(chosen: argparse.Namespace) -> None:
+    print(script(_parser(), chosen.shell), end="")
 
 
 if __name__ == "__main__":

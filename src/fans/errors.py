@@ -73,6 +73,18 @@ def choose(what: str, value: object, known: Iterable[str]) -> str:
     raise InputError(f"Expected {what} to be one of {', '.join(map(repr, names))}, got {value!r}{hint}")
 
 
+def check_written(what: str, names: Iterable[object]) -> None:
+    """Raise if a name is text that no file can hold: half of a character."""
+    for name in names:
+        try:
+            str(name).encode()
+        except UnicodeEncodeError:
+            raise InputError(
+                f"Expected {what} as text that can be written as UTF-8, got {name!r:.100}; decode it with "
+                'errors="replace"'
+            ) from None
+
+
 def texts(names: Any) -> list[str]:
     """Return names in any container, or one alone, as text."""
     return list(map(str, names)) if isinstance(names, Iterable) and not isinstance(names, str) else [str(names)]
@@ -83,6 +95,7 @@ def checked_names(what: str, names: Any, n: int, each: str, instead: str = "") -
     given = texts(names)
     if len(given) != n or len(set(given)) != n:
         raise InputError(f"Expected `{what}` as {n} different names, one per {each}, got {names!r}{instead}")
+    check_written(f"`{what}`", given)
     return tuple(given)
 
 

@@ -31,6 +31,7 @@ from fans.methods.base import Method, Scores, check_modality
 from fans.methods.fans.subset import Chosen, Members, Selection, clear_subset, fair_subset, n_sizes, smallest_subset
 from fans.methods.problem import Problem
 from fans.modalities.base import FeatureSpace
+from fans.modalities.containers import unpacked
 from fans.modalities.registry import guess_space, named_space
 from fans.model import Output, TaskKind
 from fans.progress import Progress, watching
@@ -70,7 +71,7 @@ ELSEWHERE: Mapping[str, str] = {
     "baselines": "baseline=...",
     **dict.fromkeys(("categorical", "categorical_features"), "space=fans.spaces.Table(categorical=[...])"),
     "groups": "space=fans.spaces.Table(groups={...})",
-    "feature_mask": "space=fans.spaces.Table(groups={...}), or Image(...) of another unit",
+    "feature_mask": "space=fans.spaces.FeatureMask(mask)",
     "link": 'output="raw" for logits',
     "mode": 'task="classification" or "regression"',
     "random_state": "seed=...",
@@ -156,6 +157,7 @@ class Explainer:
         effort: Effort = "normal",
         **settings: Any,
     ) -> None:
+        background = unpacked(background, "background")
         member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
         member = member.taking(settings)
         kinds: list[Any] = [Settings, Neighbourhood, Selection, member]
@@ -270,6 +272,31 @@ class Explainer:
             child = copy(self)
             child.task = part.task
             yield child, part
+
+    def with_method(self, method: str, **settings: Any) -> "Explainer":
+        """Return this explainer with another method in place of its own, and that one's settings.
+
+        Model, background, features, neighbourhood and estimate stay: explanations of both are of the same draws, so
+        that their subsets can be compared.
+
+        Example:
+            >>> rows = np.random.default_rng(0).normal(0, 1.5, (200, 3))
+            >>> explainer = Explainer(lambda x: (x[:, 0] - x[:, 1] > 1).astype(float), rows, baseline=0.0)
+            >>> explainer.with_method("kernel_shap")(np.array([3.0, 1.0, 1.0])).method
+            'kernel_shap'
+        """
+        member: Any = Method.registry[choose("`method`", method, sorted(Method.registry))]
+        member = member.taking(settings)
+        _refuse_unknown(settings, {f.name: member for f in fields(member)})
+        usual = {k: v for k, v in member.efforts.get(self.effort, {}).items() if k in {f.name for f in fields(member)}}
+        other = copy(self)
+        other.method = member(**usual | settings)
+        check_modality(other.method, self.task)
+        other.method = other.method.settle(self.task, self.settings)
+        other.method.check(self.task, self.settings)
+        other._shared = _Shared(0)
+        other._shared.tolerance = self._shared.tolerance
+        return other
 
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
@@ -630,6 +657,11 @@ class Explainer:
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
         with self._shared.lock, self.task.predict.session():
+            if not self._shared.repeats:
+                self._shared.repeats = True
+                with self.task.predict.counting() as spent:
+                    self.task.predict.check_repeats(self.task.background, self.task.outputs)
+                self._shared.n_once += spent.n_rows
             self.class_tolerance()
             self._shared.training = self.method.prepare(self.task, self.seed)
             return self._shared.training
@@ -640,6 +672,7 @@ class _Shared:
 
     Attributes:
         n_once: model rows spent on it, training aside.
+        repeats: whether it was checked that the model says the same twice.
         tolerance: of each output `(C,)`, once it is found.
         training: what training the method cost, once that is done.
         lock: held while it is found.
@@ -647,6 +680,7 @@ class _Shared:
 
     def __init__(self, n_once: int) -> None:
         self.n_once = n_once
+        self.repeats = False
         self.tolerance: Tensor | None = None
         self.training: Mapping[str, Any] = {}
         self.lock = threading.RLock()

@@ -149,15 +149,18 @@ class Attribution:
     def channel_axis(self) -> int | None:
         """Which axis of one image holds its channels; None if it has none.
 
-        All channels of a pixel belong to one feature, so that the features do not vary along it. Where that leaves both
-        ends open, it is the last axis if only that one has at most four entries, else the first.
+        All channels of a pixel belong to one feature, so that the features do not vary along it; or each channel is a
+        feature. Where that leaves both ends open, it is the last axis if only that one has at most four entries, else
+        the first.
         """
         if self.inputs.ndim == 3:
             return None
         elements = self.elements if self.elements.ndim == 3 else self.elements[0]
         constant = [axis for axis in (0, 2) if (elements == elements.take([0], axis)).all()]
         if len(constant) == 1:
-            return constant[0]
+            (axis,) = constant
+            by_channel = elements.shape[2 - axis] <= 4 < elements.shape[axis]  # and varies along that alone
+            return 2 - axis if by_channel and (elements == elements.take([0], 1)).all() else axis
         first, last = self.inputs.shape[1], self.inputs.shape[3]
         return 2 if first > 4 >= last else 0
 
@@ -351,6 +354,18 @@ class Explanation(Attribution):
         from fans.report.overview import overview
 
         return overview(self, by_class=by_class)
+
+    def serve(self, explainer: Any = None, **settings: Any) -> Any:
+        """Show the inputs on a local page, on which features are clicked in and out; stay until Ctrl-C in a script.
+
+        Args:
+            explainer: who made the explanation, to be asked about further subsets.
+            settings: `curves` and `x` of the same inputs, `title`; `host`, `port`, `token` and `wait` of `fans.serve`.
+        """
+        from fans.serve import InMemory, serve
+
+        about = {name: settings.pop(name) for name in ("curves", "x", "title") if name in settings}
+        return serve(InMemory(self, explainer, **about), **settings)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one self-contained HTML page and return its path."""

@@ -14,6 +14,7 @@ from fans.engine.neighbourhood import InputBatch, Reference, given_radius, resol
 from fans.engine.settings import LITERAL, Closeness, Estimator, Scale, Search, Settings
 from fans.engine.tolerance import class_tolerance, given_tolerance
 from fans.modalities.base import Distance, FeatureSpace
+from fans.modalities.containers import unpacked
 from fans.modalities.registry import named_space
 from fans.model import Output, TaskKind
 from fans.result import PNS, join_pns
@@ -104,6 +105,7 @@ def pns(
         *(kernel, distance, change, estimator, n_factual, n_perturb, n_resample, phi, closeness, scale, confidence)
     )
     seed = check_seed(seed)
+    background = unpacked(background, "background")
     space = named_space(background, feature_names, space)
     bound = Task.bind(model, background, space=space, baseline=baseline, output=output, task=task, max_batch=max_batch)
     check_change(bound, change)
@@ -112,6 +114,7 @@ def pns(
     b, c = given_radius(radius, n_inputs), given_tolerance(tolerance, n_inputs)
     grid, found = LITERAL if search else None, []
     with bound.predict.session():
+        bound.predict.check_repeats(bound.background, bound.outputs)
         by_class = not isinstance(c, Tensor)
         if not isinstance(c, Tensor):
             c = class_tolerance(bound, c, change, seed)

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fans.boosters import Booster, is_booster
 from fans.errors import FansError, InputError, ModelError, choose, warn
+from fans.memory import show_a_batch
 from fans.meter import Listener, RowMeter, Spent
 from fans.modalities.base import FittedSpace
 from fans.modes import asking, evaluating
@@ -29,6 +30,12 @@ TaskKind = Literal["classification", "regression"]
 
 FAR = 2.0**96
 """Beyond any number of a table: what is missing, or a part of it."""
+
+LARGEST_OUTPUT, SMALLEST_OUTPUT = 2.0**400, 2.0**-400
+"""Outputs beyond the one, or all below the other, are refused: their squares are no numbers of double precision."""
+
+N_AGAIN, REPEATS = 4, 0.01
+"""Background rows that a model is asked about again, and what its answers may differ by, as a share of their size."""
 
 _LEFT_TORCH = "numpy() on Tensor that requires grad"
 """What torch says where a module goes on in NumPy with what has a gradient."""
@@ -184,8 +191,15 @@ class ModelCaller:
 
     def calibrate(self, rows: Tensor) -> Tensor:
         """Evaluate the background once, decide how a module's outputs are read, and return them read so."""
+        show_a_batch()
         raw = self(rows)
         self._calibrated = True
+        largest = float(raw.abs().max())
+        if 0 < largest < SMALLEST_OUTPUT:
+            raise ModelError(
+                f"Expected outputs of at least {SMALLEST_OUTPUT:.0e} on the background, got {largest:.3g} at most, "
+                "whose square is 0 in double precision; scale them up"
+            )
         if self._wants_squash:
             self._squash = self._reading(raw)
         outputs = self._squash(raw) if self._squash else raw
@@ -194,6 +208,21 @@ class ModelCaller:
         if self.kind == "output" and outputs.shape[1] > 1 and are_probabilities(outputs):
             self.kind = "probability"  # a callable that returns class probabilities
         return outputs
+
+    def check_repeats(self, rows: Tensor, raw: Tensor) -> None:
+        """Warn of a model that says something else than `raw` of the same rows, asked again a few at a time."""
+        few = len(rows) - 1 if 1 < len(rows) <= N_AGAIN else min(len(rows), N_AGAIN)
+        of = self.space.copies_of(len(rows), None)
+        again, before = self(rows[:few], None if of is None else of[:few]), raw[:few]
+        apart = (again - before).abs()
+        near = REPEATS * (before.abs() + (raw.amax(0) - raw.amin(0)))
+        if (apart > near).any():
+            at = apart.flatten().argmax()
+            warn(
+                f"The model says {float(again.flatten()[at]):.4g} of a background row of which it said "
+                f"{float(before.flatten()[at]):.4g} among others, so that what is explained is partly chance; leave "
+                "out what draws at random (dropout, augmentation) or depends on the batch, or fix its seed in the model"
+            )
 
     def _reading(self, raw: Tensor) -> Callable[[Tensor], Tensor] | None:
         """Return what makes probabilities of a module's outputs; None where they are some, or a number."""
@@ -296,8 +325,13 @@ class ModelCaller:
                 f"Expected {self._n_outputs} outputs for every row, as the model gave before, got {out.shape[1]}"
             )
         self._n_outputs = out.shape[1]
-        if not torch.isfinite(out).all():
+        if not (out.abs() <= LARGEST_OUTPUT).all():
             bad = (~torch.isfinite(out)).any(1)
+            if not bad.any():
+                raise ModelError(
+                    f"Expected outputs up to {LARGEST_OUTPUT:.0e} from the model, got {float(out.abs().max()):.3g}, "
+                    "whose square is beyond double precision; scale them down"
+                )
             n_bad = int(bad.sum())
             for odd in self.space.oddities(rows):
                 if odd.at[bad].all():

@@ -36,7 +36,7 @@ def checked_columns(p: Tensor) -> Tensor:
     if not ((p > -0.01) & (p < 1.01)).all():
         raise ModelError(
             "Expected a probability from a module with one output, as on the background, "
-            f"got {float(p.abs().max()):.4g}; "
+            f"got {float(p.detach().abs().max()):.4g}; "
             'pass task="regression" if it is a number, or add a sigmoid if it is a logit'
         )
     return _two_columns(p)

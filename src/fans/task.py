@@ -49,7 +49,7 @@ class Task:
         meter: RowMeter | None = None,
     ) -> "Task":
         """Check the parts and put them together; evaluates the background once, counted in `meter` if given."""
-        space = space or guess_space(background)
+        space = guess_space(background) if space is None else space.for_background(background)
         fitted = space.fit(background)
         if max_batch is not None:
             check_whole("max_batch", max_batch, 1)

@@ -14,7 +14,7 @@ import fans
 from fans.modalities.presence import Pieces
 from fans.modalities.registry import Modality, modalities
 from fans.modalities.text.space import Text
-from fans.spaces import GraphFeatures, Image, Table
+from fans.spaces import GraphFeatures, GraphNodes, Image, Table
 
 
 class Case(NamedTuple):
@@ -114,6 +114,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "edges": graph,
     "columns of nodes": lambda: graph()._replace(settings={"space": GraphFeatures()}),
+    "nodes": lambda: graph()._replace(settings={"space": GraphNodes()}),
     "texts": lambda: Case(has_weak, TEXTS, ["a weak, weak film", "great 👩‍👩‍👧 and weak", "dull", "the end"]),
     "texts of tokens": bert,
     "pieces": lambda: Case(

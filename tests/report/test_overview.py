@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from fans.explanation import Explanation
 from fans.report.scenes import Dots, Text, fitted, text_width
 from fans.report.swarms import LANE, MOST_DOTS, picture
 from tests.report.made import by_pixel, explanation, house, small_images
-
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
 
 
 def rows(values: Any, raised: Any, subset: Any = None, **changes: Any) -> Explanation:
@@ -507,16 +504,3 @@ def test_the_page_needs_no_matplotlib_and_the_frame_asks_for_pandas(tmp_path):
         "        raise AssertionError(extra)\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)  # noqa: S603
-
-
-def test_the_guides_example_runs_and_prints_what_it_says(tmp_path, monkeypatch, capsys):
-    block = re.search(r"## Many rows together\n.*?```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert block
-    monkeypatch.chdir(tmp_path)
-    exec(block.group(1), {})  # noqa: S102
-    said = re.search(r"^# (The subsets .*)$", block.group(1), re.MULTILINE)
-    assert said
-    printed = capsys.readouterr().out
-    assert all(part.strip() in printed for part in said.group(1).split("..."))
-    assert (tmp_path / "overview.png").exists()
-    assert (tmp_path / "overview.html").exists()

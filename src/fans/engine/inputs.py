@@ -12,7 +12,8 @@ from torch import Tensor
 from fans.engine.equations import (
     Change,
 )
-from fans.errors import InputError
+from fans.errors import InputError, check_written
+from fans.modalities.containers import unpacked
 from fans.task import Task
 
 BATCHES = 32
@@ -63,6 +64,7 @@ def check_ids(ids: Sequence[int | str] | None, n_inputs: int, *, own: bool = Tru
         raise InputError(f"Expected `ids` as whole numbers or names, one per input, got {ids!r}") from None
     if any(isinstance(i, int) and not -(2**63) <= i < 2**63 for i in names):
         raise InputError(f"Expected `ids` that fit into 64 bits, got {ids!r}; pass long ones as text")
+    check_written("`ids`", names)
     if not own and len(names) != n_inputs:
         raise InputError(f"Expected one id for each of {n_inputs} inputs, got {len(names)}")
     if own and (len(names) != n_inputs or len(set(names)) != n_inputs):
@@ -102,6 +104,7 @@ def parts_of(task: Task, x: Any, target: Any, ids: Sequence[int | str] | None, *
 
     Ids are as given, as inputs are called by nature, or their places; `own`: no two alike.
     """
+    x = unpacked(x, "x")
     split = task.split(x)
     names = check_ids(task.space.names(x) if ids is None else ids, sum(len(at) for *_, at in split), own=own)
     classes = None if target is None else task.targets(target, task.outputs[:1].expand(len(names), -1))

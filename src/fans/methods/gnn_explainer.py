@@ -25,7 +25,7 @@ from fans.methods.edges import OfLastLayer, check_layers
 from fans.methods.problem import Problem
 from fans.methods.rivals import check_classes, check_number
 from fans.modalities.graph.space import FittedEdges, message_layers
-from fans.modalities.graph.union import fitting, forgetting
+from fans.modalities.graph.union import by_parts, fitting, forgetting
 from fans.modes import global_draws
 from fans.task import Task
 
@@ -208,7 +208,7 @@ def own_model(task: Task) -> Iterator[Any]:
     """
     model = deepcopy(task.predict.model)
     with without_masks(model), task.space.unwrap.inside(model):
-        yield model
+        yield by_parts(model)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ translates between the user's arrays and rows of elements, and everything else i
 features `(n, F)`. Features may lie elsewhere in every input (superpixels do), which is what `Units` says.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -515,6 +516,10 @@ class FeatureSpace(ABC):
 
     baselines: ClassVar[tuple[str, ...]]
 
+    def for_background(self, background: Any) -> "FeatureSpace":  # noqa: ARG002
+        """Return the space meant with such a background: this one, unless it serves several kinds of inputs."""
+        return self
+
     @abstractmethod
     def fit(self, background: Any) -> FittedSpace:
         """Bind the declaration to a background set."""
@@ -529,9 +534,31 @@ def _names(subset: Any) -> list[Any]:
     return [str(name) if isinstance(name, str) else name for name in listed] if named else []
 
 
+LARGEST = 2.0**90
+"""Beyond 1e27 numbers are refused: such a one usually stands for no value, and single precision has no square of it."""
+
+LARGEST_ELEMENT = 2.0**50
+"""The same of one among the many elements of an image or a series, whose squares are added up."""
+
+
+def what_is_wrong(value: float, largest: float = LARGEST) -> tuple[str, str]:
+    """Return what numbers are expected where one is infinite, NaN or too large, and what else to say of it."""
+    if not -math.inf < value < math.inf:
+        return "finite numbers", ""
+    return f"numbers up to {largest:.0e}", "; if it stands for no value, put what does in its place"
+
+
 def is_sparse(value: Any) -> bool:
     """Tell whether these are rows of scipy.sparse, without importing it."""
     return hasattr(value, "tocsr") and hasattr(value, "nnz")
+
+
+def filled(value: Any) -> Any:
+    """Return a masked array with NaN where it is masked, and anything else as it is."""
+    if not isinstance(value, np.ma.MaskedArray):
+        return value
+    numbers: Any = value.astype(float if value.dtype.kind in "iub" else value.dtype)
+    return numbers.filled(np.nan)
 
 
 def refuse_empty(background: Any) -> None:
@@ -542,6 +569,9 @@ def refuse_empty(background: Any) -> None:
 
 def shape_of(value: Any, what: str) -> tuple[int, ...]:
     """Return the shape of anything array-like; `what` names the argument in the error about uneven lists."""
+    if isinstance(value, Tensor) and value.layout != torch.strided:
+        kind = str(value.layout).removeprefix("torch.")
+        raise InputError(f"Expected {what} as a dense tensor, got one of layout {kind}; pass its .to_dense()")
     try:
         return tuple(np.shape(value))
     except ValueError:

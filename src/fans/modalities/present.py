@@ -1,6 +1,7 @@
 """How explanations are shown: in words, as a picture, on a page. A modality overrides what is different for it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +11,9 @@ from fans.report.figures import bars
 from fans.report.html import feature_table
 from fans.types import Array
 from fans.wording import plain_number
+
+MOST_MOVED = 40
+"""Features of a trial that are told of."""
 
 
 class Presenter:
@@ -78,6 +82,31 @@ class Presenter:
         """Return what is shown of input `i`, one of so many on the page, as HTML."""
         return feature_table(e, i, top)
 
+    # --- In the explorer, as plain values that JSON can hold ------------------------------------------------------
+
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the explorer draws of input `i` besides its list of features: the `kind`, and what that takes.
+
+        Parts of a drawing say by number which feature they belong to.
+        """
+        return {"kind": "list"}
+
+    def thumbnail(self, e: Explanation, i: int) -> dict[str, Any]:  # noqa: ARG002
+        """Return what a gallery shows of input `i`: `{"kind": "text", "text": ...}`, a `"picture"`, or nothing."""
+        return {"kind": "none"}
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the explorer shows of a trial: by default which features differ, and from what to what.
+
+        `e` is of one input, `before` and `after` `(*input)` are an input near it and what was made of that, `given` is
+        what the model was given.
+        """
+        was, now = (replace(e, inputs=values[None]) for values in (before, after))
+        features = [int(f) for f in e.ranked(0) if not _alike(before, after, places_of(e, 0, int(f)))]
+        texts = [(self.name(e, 0, f), self.value(was, 0, f), self.value(now, 0, f)) for f in features[:MOST_MOVED]]
+        moved = [{"name": name, "from": old, "to": new} for name, old, new in texts]
+        return {"kind": "moves", "moves": moved, "more": max(0, len(features) - MOST_MOVED)}
+
     # --- In other libraries' terms --------------------------------------------------------------------------------
 
     def shap_pixels(self, e: Explanation) -> tuple[Array, Array] | None:  # noqa: ARG002
@@ -97,3 +126,8 @@ def places_of(e: Attribution, i: int, feature: int) -> Array:
     """Return which elements of input `i`, counted through, belong to a feature."""
     elements = e.elements if e.elements.ndim < e.inputs.ndim else e.elements[i]
     return np.flatnonzero(elements.ravel() == feature)
+
+
+def _alike(before: Array, after: Array, places: Array) -> bool:
+    """Tell whether two inputs are the same in some places, missing values included."""
+    return bool(np.array_equal(before.ravel()[places], after.ravel()[places], equal_nan=True))

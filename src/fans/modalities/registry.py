@@ -76,8 +76,13 @@ def guess_space(background: Any, unit: Any = None) -> FeatureSpace:
 
 def named_space(background: Any, names: Any, space: FeatureSpace | None = None) -> FeatureSpace | None:
     """Return the space in which the user's names are those of the features; `space` where there are no names."""
+    if space is not None and not isinstance(space, FeatureSpace):
+        raise InputError(
+            f"Expected `space` as one of fans.spaces, such as fans.spaces.Table(), got {space!r:.100}; leave it out to "
+            "have it guessed"
+        )
     if names is None:
-        return space
+        return None if space is None else space.for_background(background)
     if space is not None:
         raise InputError(
             "Expected `space` or `feature_names`, got both; give the names to the space, as in "

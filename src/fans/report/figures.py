@@ -127,7 +127,8 @@ LETTER, WIDE = 0.066, 7.0
 
 def _label(e: Explanation, i: int, f: int) -> str:
     """Return what stands before a bar."""
-    return f"{'✓ ' if e.subset[i, f] else ''}{shortened(e.name(i, f), 44)} = {shortened(e.value(i, f), 24)}"
+    value = shortened(e.value(i, f), 24)
+    return f"{'✓ ' if e.subset[i, f] else ''}{shortened(e.name(i, f), 44)}{f' = {value}' if value else ''}"
 
 
 def not_drawn(e: Explanation) -> str:

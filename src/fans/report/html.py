@@ -75,7 +75,12 @@ def pages(explanations: Mapping[str, Explanation], path: str | Path) -> Path:
     return write(path, "\n".join([HEAD + STYLE, *sections, *moving, "</html>\n"]))
 
 
-def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str:
+def anchored(e: Explanation, anchors: Sequence[str]) -> str:
+    """Return every input as HTML to embed beside `STYLE`, each to be linked to by its anchor."""
+    return _section(e, len(e), anchors=anchors)
+
+
+def _section(e: Explanation, most: int, top: int = 10, heading: str = "", anchors: Sequence[str] = ()) -> str:
     """Return the first inputs, and how many more there are."""
     shown = min(len(e), most)
     parts = ['<div class="fans">']
@@ -85,17 +90,18 @@ def _section(e: Explanation, most: int, top: int = 10, heading: str = "") -> str
     columns = f" {column_legend(e)} ✓: in the subset." if shows.lists_features else ""
     parts.append(f"<p class='facts'>{escape(legend(e) + columns)}</p>{shows.style}{shows.page_head(e, shown)}")
     bodies = shows.page_bodies(e, shown, top)
-    parts += [_finding(e, i) + body for i, body in enumerate(bodies)]
+    places = [f" id='{escape(anchor)}'" for anchor in anchors] or [""] * shown
+    parts += [_finding(e, i, places[i]) + body for i, body in enumerate(bodies)]
     if shown < len(e):
         parts.append(f"<p class='facts'>{len(e) - shown} more inputs are not shown.</p>")
     return "\n".join([*parts, "</div>"])
 
 
-def _finding(e: Explanation, i: int) -> str:
-    """Return what was found of one input, and how sure it is."""
+def _finding(e: Explanation, i: int, place: str = "") -> str:
+    """Return what was found of one input, and how sure it is; `place` is an attribute."""
     words = emphasise(escape(finding(e, i)), e.chosen_names(i))
     return (
-        f"<p class='title'><b>{escape(e.title(i))}</b>: {escape(outcome(e, i))}</p>"
+        f"<p class='title'{place}><b>{escape(e.title(i))}</b>: {escape(outcome(e, i))}</p>"
         f"{_shares(e, i)}<p>{words}</p><p class='facts'>{escape(facts(e, i))}</p>"
     )
 

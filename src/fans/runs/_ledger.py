@@ -199,6 +199,17 @@ class Ledger:
             for key in records.keys() & loose.keys():
                 loose[key].unlink()
 
+    def forget(self, cells: Iterable[Cell]) -> None:
+        """Have cells count as not done, where what they left beside their records is lost."""
+        keys = {cell.key: cell for cell in cells}
+        with saving(self.folder), locked(self.folder / "plan.lock", patient=True):
+            lines = self._packed.lines()
+            if lines.keys() & keys.keys():
+                kept = [line for key, line in lines.items() if key not in keys]
+                write(self._packed.path, b"".join([*kept, *self._packed.nameless()]))
+            for cell in keys.values():
+                self._record(cell).unlink(missing_ok=True)
+
     def _left_out(self, records: Collection[str]) -> tuple[list[bytes], list[bytes]]:
         """Return the packed lines that are not of these records: of cells in no plan, and what is no good."""
         others, damaged = [], [*self._packed.nameless()]

@@ -9,13 +9,14 @@ Example:
 from typing import Any
 
 import fans.modalities  # noqa: F401 - registers the modalities
-from fans.modalities.graph.space import GraphEdges, GraphFeatures
+from fans.modalities.graph.space import GraphEdges, GraphFeatures, GraphNodes
 from fans.modalities.image.space import Image
+from fans.modalities.masks import FeatureMask
 from fans.modalities.registry import modalities
 from fans.modalities.table.space import Table
 from fans.modalities.table.sparse import SparseTable
 
-__all__ = ["GraphEdges", "GraphFeatures", "Image", "SparseTable", "Table"]
+__all__ = ["FeatureMask", "GraphEdges", "GraphFeatures", "GraphNodes", "Image", "SparseTable", "Table"]
 
 
 def __getattr__(name: str) -> Any:

@@ -334,7 +334,7 @@ def test_a_group_in_words():
     space = Table(groups={"colour": ["red", "blue"], "place": ["town", "size"]})
     out = fans.Explainer(lambda f: f["size"].to_numpy(), frame, space=space, n_pairs=20)(frame)
     assert [out.value(i, 0) for i in range(3)] == ["red", "blue", "red"]
-    assert [out.value(i, 1) for i in range(3)] == ["town A, size", "town B, size", "town A, size"]
+    assert [out.value(i, 1) for i in range(3)] == ["town A, size", "town B, size 2", "town A, size 3"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,7 +116,8 @@ def test_the_model_gets_csr_rows_of_the_given_dtype_with_words_missing_and_nothi
     assert type(fed[-1]) is (sparse.csr_array if kind.endswith("array") else sparse.csr_matrix)
     assert all(rows.format == "csr" and rows.dtype == dtype and rows.shape[1] == 500 for rows in fed)
     assert (fed[0].toarray() == dense).all()
-    for rows in fed[1:]:
+    assert (fed[1].toarray() == dense[: len(fed[1].toarray())]).all()  # asked again, to see whether it says the same
+    for rows in fed[2:]:
         assert (rows.data != 0).all()
         assert rows.has_canonical_format
         fits = [((rows.toarray() == x) | (rows.toarray() == 0)).all(1) for x in dense[:2]]
@@ -373,7 +373,7 @@ def test_a_regressor_is_told_by_its_outputs_over_the_background():
     found = explain(WITH_WORDS[:2], model, WITH_WORDS)
     assert found.kind == "output"
     assert found.tolerance == pytest.approx(0.1 * model.predict(WITH_WORDS).std())
-    assert int(found.evaluations["shared"]) == 30
+    assert int(found.evaluations["shared"]) == 30 + 4
 
 
 @pytest.mark.parametrize("method", ["lime", "kernel_shap", "feature_ablation", "occlusion", "banzhaf", "random"])
@@ -477,16 +477,6 @@ def test_scores_sweeps_and_hypotheses_of_many_rows_are_those_of_the_explanation(
         assert named.pns[0] == pytest.approx(by_mask.pns[i])
     of_all = explainer.score(rows, np.arange(500) < 3)
     assert of_all.pns == pytest.approx(explainer.score(rows, ["x1", "x2", "x3"]).pns)
-
-
-def test_the_guide_prints_what_it_says(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
-    block = re.search(r"## Explaining sparse rows.*?```python\n(.*?)```", guide, re.DOTALL)
-    assert block
-    exec("import fans\n" + block.group(1), {})  # noqa: S102
-    said = [line.removeprefix("# ") for line in block.group(1).splitlines() if line.startswith("# ")]
-    assert capsys.readouterr().out.splitlines() == said
 
 
 def test_what_was_done_before_a_failure_is_kept():

@@ -196,7 +196,7 @@ def even_share(n_features: int) -> float:
 
 def _with_share(scores: Tensor, share: float) -> Tensor:
     """Tell which features have such a share of the positive scores `(..., F)`."""
-    total = scores.clamp(min=0).sum(-1, keepdim=True).clamp(min=1e-30)
+    total = scores.clamp(min=0).sum(-1, keepdim=True).clamp(min=1e-300)
     return scores >= share * total
 
 

@@ -1,12 +1,12 @@
-"""Graphs: edges, or columns of the nodes."""
+"""Graphs: edges, nodes, or columns of what is known of nodes."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fans.modalities.base import FeatureSpace
 from fans.modalities.graph.computation import is_dataset
-from fans.modalities.graph.present import GraphPresenter
-from fans.modalities.graph.space import GraphEdges, GraphFeatures
+from fans.modalities.graph.present import GraphPresenter, NodePresenter
+from fans.modalities.graph.space import GraphEdges, GraphFeatures, GraphNodes
 from fans.modalities.present import Presenter
 from fans.modalities.registry import Modality
 
@@ -29,3 +29,11 @@ class Graphs(Modality):
         several = isinstance(background, Sequence) or is_dataset(background)
         first = background[0] if several and len(background) else background
         return GraphEdges() if hasattr(first, "edge_index") or hasattr(first, "edge_types") else None
+
+
+class Nodes(Modality):
+    """Graphs whose nodes are the features: asked for by `GraphNodes`."""
+
+    name: ClassVar[str] = "nodes"
+    spaces: ClassVar[tuple[type[FeatureSpace], ...]] = (GraphNodes,)
+    presenter: ClassVar[Presenter] = NodePresenter()

@@ -33,12 +33,13 @@ Place = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """An edge: its nodes and their places, whether it was chosen, and its score as a share of the largest, 0 to 1."""
+    """An edge: its nodes, their places, whether it was chosen, its score as a share of the largest, and its number."""
 
     nodes: tuple[int, int]
     ends: tuple[Place, Place]
     chosen: bool
     share: float
+    feature: int = -1
 
     @property
     def width(self) -> float:
@@ -92,8 +93,11 @@ def drawing(e: Explanation, i: int) -> Drawing:
     largest = float(np.nanmax(np.abs(e.scores[i]), initial=0.0)) or 1.0
     lines = tuple(
         Line(
-            *(ends[f], (places[ends[f][0]], places[ends[f][1]])),
-            *(bool(e.subset[i, f]), max(float(e.scores[i, f]), 0.0) / largest),
+            nodes=ends[f],
+            ends=(places[ends[f][0]], places[ends[f][1]]),
+            chosen=bool(e.subset[i, f]),
+            share=max(float(e.scores[i, f]), 0.0) / largest,
+            feature=f,
         )
         for f in reversed(shown)
     )

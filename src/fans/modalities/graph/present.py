@@ -3,10 +3,12 @@
 from typing import Any, ClassVar
 
 from fans.explanation import Attribution, Explanation
+from fans.modalities.graph import scene
 from fans.modalities.graph.figures import plot
 from fans.modalities.graph.page import STYLE, drawn, script
 from fans.modalities.present import Presenter
-from fans.modalities.table.present import node_title
+from fans.modalities.table.present import TablePresenter, node_title
+from fans.types import Array
 
 
 class GraphPresenter(Presenter):
@@ -41,6 +43,33 @@ class GraphPresenter(Presenter):
         """Return a drawing of each graph."""
         return plot(e, columns or 3)
 
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return nodes with places, and the edges between them."""
+        return scene.scene(e, i)
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return which edges were taken out."""
+        return scene.trial(e, before, after)
+
     def page_body(self, e: Explanation, i: int, shown: int, top: int) -> str:
         """Return a drawing above the table of edges."""
         return drawn(e, i) + super().page_body(e, i, shown, top)
+
+
+class NodePresenter(TablePresenter):
+    """Nodes, called by their names or numbers."""
+
+    input_words: ClassVar[tuple[str, str]] = Presenter.input_words
+    column_words: ClassVar[tuple[str, str] | None] = ("node", "nodes")
+    has_categories: ClassVar[bool] = False
+
+    def feature_word(self, e: Attribution) -> str:  # noqa: ARG002
+        """Return "node"."""
+        return "node"
+
+    def value(self, e: Attribution, i: int, feature: int) -> str:
+        """Return how far the node is from the explained one; nothing of a graph as a whole."""
+        if not e.present[i, feature]:
+            return "absent"
+        hops = e.details["hops"][i].get(str(feature)) if "hops" in e.details else None
+        return "" if hops is None else "itself" if not hops else f"{hops} hop{'s' if hops > 1 else ''} away"

@@ -25,7 +25,18 @@ from fans.errors import InputError, ModelError, check_whole, choose, warn
 from fans.explanation import Attribution
 from fans.modalities.base import Baseline, Caller, Distance, FeatureSpace, FittedSpace, OfSample, Units
 from fans.modalities.graph.computation import ComputationGraph, EdgeArguments, Graph, cut, graphs_in, whole
-from fans.modalities.graph.union import WIDE, Joined, Union, copies, join, join_unions, linked, run, side_by_side
+from fans.modalities.graph.union import (
+    WIDE,
+    Joined,
+    Union,
+    copies,
+    join,
+    join_unions,
+    linked,
+    run,
+    side_by_side,
+    takes_data,
+)
 from fans.types import Array
 
 Level = Literal["node", "graph"]
@@ -99,6 +110,20 @@ class GraphFeatures(_GraphSpace):
         return FittedFeatures(self, background, tied=True)
 
 
+class GraphNodes(_GraphSpace):
+    """Nodes that a prediction is computed from; the columns of `x` of a missing one are 0, its edges stay.
+
+    Args:
+        hops, level, node_names: as in `GraphEdges`.
+    """
+
+    baselines = ("zero",)
+
+    def fit(self, background: Any) -> "FittedNodes":
+        """Take the graph whose nodes are explained, or graphs like those that are."""
+        return FittedNodes(self, background, tied=True)
+
+
 @dataclass(frozen=True)
 class GraphBatch:
     """Inputs of about one size, and what their rows stand for.
@@ -153,7 +178,7 @@ class _FittedGraph(FittedSpace):
             Graph.of(graph, "the graph" if len(given) == 1 else f"graph {i}") for i, graph in enumerate(given)
         ]
         self.node_names = self._checked_names(space.node_names)
-        self._weighs, self._arguments = True, EdgeArguments()
+        self._weighs, self._arguments, self._whole = True, EdgeArguments(), False
         # Not empty if copies have an `x` of their own, or the model does more with it than a linear layer does.
         self._opened: list[bool] = [] if self.modality == "graph" else [True]
         self._take([])
@@ -183,18 +208,34 @@ class _FittedGraph(FittedSpace):
         if not callable(model):
             raise ModelError(f"Expected a model that takes (x, edge_index, ...), got {type(model).__name__}")
         known = inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
+        self._whole = takes_data(model)
         names = [name for name in ("edge_weight", "edge_attr") if name in known]
-        required = [name for name in names if known[name].default is inspect.Parameter.empty]
+        if self._whole:
+            read = {"edge_weight": self._reads_weights(caller), "edge_attr": "edge_attr" in self.graphs[0].attributes}
+            names = [name for name, is_read in read.items() if is_read]
+        required = [name for name in names if name in known and known[name].default is inspect.Parameter.empty]
         self._arguments = EdgeArguments.of(self.graphs[0], names, required)
         self.graphs = [self._arguments.read(graph) for graph in self.graphs]
         self._weighs = bool(self._arguments.gate)
-        if self.level == "graph" and "batch" not in known:
+        if self.level == "graph" and "batch" not in known and not self._whole:
             raise ModelError(
                 "Expected a model that takes `batch`, the graph of each node, for several graphs, "
                 f"got {type(model).__name__} without; pass a single graph to explain its nodes"
             )
         if self.level == "node":
             self._settle_depth(caller, self._some()[:8])
+
+    def _reads_weights(self, caller: Caller) -> bool:
+        """Tell whether a model of whole graphs says something else where half of the edges weigh half as much."""
+        graph = self.graphs[self._some()[0] if self.level == "graph" else 0]
+        weight = torch.ones(graph.edge_index.shape[1])
+        also: dict[str, Any] = dict(graph.attributes) | {"batch": torch.zeros(len(graph), dtype=torch.int64)}
+        said = []
+        for weights in (weight, weight - 0.5 * (torch.arange(len(weight)) % 2)):
+            with caller.direct(1) as model:
+                out = run(model, graph.as_given(graph.x), graph.edge_index, also | {"edge_weight": weights})
+                said.append(_plain(self.unwrap(out, len(graph))))
+        return not torch.equal(*said)
 
     def _some(self) -> list[int]:
         """Return some inputs that have edges, spread over all."""
@@ -596,16 +637,34 @@ class FittedEdges(_FittedGraph):
         return mask if mask.shape[-1] < self.n_own else torch.from_numpy(self.own(mask))
 
 
-class FittedFeatures(_FittedGraph):
-    """The columns of the nodes of one graph, or of graphs; those that are 0 in all nodes in reach are absent."""
+class _FittedContents(_FittedGraph):
+    """What is known of nodes, `x`, while all edges stay."""
 
-    modality: ClassVar[str] = "table"
     own_scales: ClassVar[bool] = True
-    unit: ClassVar[str] = "column"
-    baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
 
     def _kept(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         return torch.ones(len(rows), piece.n_edges)
+
+    @property
+    def element_names(self) -> tuple[str, ...]:
+        """One name per feature."""
+        return self.all_names
+
+    def edges_of(self, of: Tensor) -> tuple[None, Tensor]:
+        """Return the nodes explained `(n,)`, -1 for a graph as a whole."""
+        pieces = [self.batch.graphs[place] for place in of.tolist()]
+        return None, torch.tensor([-1 if piece.target < 0 else int(piece.nodes[piece.target]) for piece in pieces])
+
+    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
+        return mask if mask.shape[-1] != self.n_own else torch.from_numpy(self.own(mask))
+
+
+class FittedFeatures(_FittedContents):
+    """The columns of the nodes of one graph, or of graphs; those that are 0 in all nodes in reach are absent."""
+
+    modality: ClassVar[str] = "table"
+    unit: ClassVar[str] = "column"
+    baselines: ClassVar[tuple[str, ...]] = GraphFeatures.baselines
 
     def _x(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
         return piece.graph.x[piece.nodes] * rows[:, None, : piece.graph.x.shape[1]]
@@ -619,13 +678,48 @@ class FittedFeatures(_FittedGraph):
     def _room(self, piece: ComputationGraph) -> int:
         return piece.graph.x.shape[1] + 1
 
-    @property
-    def element_names(self) -> tuple[str, ...]:
-        """One name per column."""
-        return self.all_names
 
-    def _mask_to_features(self, mask: Tensor, units: Units, batch: int) -> Tensor:  # noqa: ARG002
-        return mask if mask.shape[-1] != self.n_own else torch.from_numpy(self.own(mask))
+class FittedNodes(_FittedContents):
+    """The nodes of one graph, or of graphs, by their numbers: a row has one number for each node of the whole graph.
+
+    Those out of reach, and those of which nothing but 0 is known, are absent.
+    """
+
+    modality: ClassVar[str] = "nodes"
+    unit: ClassVar[str] = "node"
+    baselines: ClassVar[tuple[str, ...]] = GraphNodes.baselines
+
+    def _x(self, piece: ComputationGraph, rows: Tensor) -> Tensor:
+        return piece.graph.x[piece.nodes] * rows[:, piece.nodes, None]
+
+    def _elements(self, piece: ComputationGraph) -> Tensor:
+        return torch.where(self._sizes(piece) > 0, torch.arange(len(piece.graph)), -1)
+
+    def _sizes(self, piece: ComputationGraph) -> Tensor:
+        known = (piece.graph.x[piece.nodes] != 0).any(1).float()
+        return torch.zeros(len(piece.graph)).index_put((piece.nodes,), known)
+
+    def _room(self, piece: ComputationGraph) -> int:
+        return len(piece.graph) + 1
+
+    def details(self, rows: Tensor) -> dict[str, list[Any]]:
+        """Return how many hops each node is from the explained one."""
+        return {"hops": [_hops(piece) for piece in self.batch.graphs[: len(rows)]]}
+
+    def _take(self, graphs: Sequence[ComputationGraph]) -> None:
+        super()._take(graphs)
+        if self.node_names:
+            self.feature_names = (*self.node_names, self.feature_names[-1])
+
+
+def _hops(piece: ComputationGraph) -> dict[str, int]:
+    """Return how many edges lead from each node to the explained one, by its number; nothing of a whole graph."""
+    out, ends, hops = dict[str, int](), torch.tensor([piece.target]), 0
+    while piece.target >= 0 and len(ends):
+        out |= {str(node): hops for node in piece.nodes[ends].tolist()}
+        starts = torch.unique(piece.edges[0, torch.isin(piece.edges[1], ends)])
+        ends, hops = starts[[str(node) not in out for node in piece.nodes[starts].tolist()]], hops + 1
+    return out
 
 
 def message_layers(model: Any) -> list[nn.Module]:

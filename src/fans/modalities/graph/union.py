@@ -1,5 +1,6 @@
 """Many perturbed copies of computation graphs side by side, as one graph that a model takes in one pass."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from fans.errors import ModelError, extra
 from fans.modalities.graph.computation import ComputationGraph
 from fans.modes import Held
 
@@ -197,15 +199,55 @@ def fitting(model: Any, *values: Tensor) -> list[Tensor]:
     return [value.to(like.device, like.dtype if value.is_floating_point() else None) for value in values]
 
 
-def run(model: Any, x: Tensor, edge_index: Tensor, extra: dict[str, Any]) -> Any:
+def run(model: Any, x: Tensor, edge_index: Tensor, also: dict[str, Any]) -> Any:
     """Call the model with everything as it takes it; no layer remembers other edges."""
-    edge_index, *rest = fitting(model, edge_index, *extra.values())
+    edge_index, *rest = fitting(model, edge_index, *also.values())
     if isinstance(x, _Tiled):
         x = _Tiled([(fitting(model, part)[0], count) for part, count in x.parts], x.opened)
     else:
         (x,) = fitting(model, x)
     with forgetting(model):
-        return model(x, edge_index, **dict(zip(extra, rest, strict=True)))
+        return by_parts(model)(x, edge_index, **dict(zip(also, rest, strict=True)))
+
+
+def takes_data(model: Any) -> bool:
+    """Tell whether a model is called with a graph as one object, as `model(data)`: it asks for one thing alone."""
+    function = model.forward if isinstance(model, nn.Module) else model
+    own = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    known = [one for one in inspect.signature(function).parameters.values() if one.kind in own]
+    required = [one for one in known if one.default is inspect.Parameter.empty]
+    return len(required) == 1 and "edge_index" not in {one.name for one in known}
+
+
+def by_parts(model: Any) -> Any:
+    """Return a model that is called with `(x, edge_index, ...)`, whatever it takes itself."""
+    return OfData(model) if takes_data(model) else model
+
+
+class OfData(nn.Module):
+    """A model of whole graphs, called with the parts of one."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, edge_weight: Any = None, edge_attr: Any = None, batch: Any = None
+    ) -> Any:
+        """Make a `Data` of the parts, and ask the model."""
+        try:
+            from torch_geometric.data import Data
+        except ImportError:
+            raise extra("torch_geometric", "graph", "a model that takes a graph as one object") from None
+        n_graphs = {} if batch is None else {"num_graphs": int(batch.max()) + 1}
+        data = Data(x=x, edge_index=edge_index, edge_weight=edge_weight, edge_attr=edge_attr, batch=batch, **n_graphs)
+        try:
+            return self.model(data)
+        except (AttributeError, KeyError) as error:
+            raise ModelError(
+                "Expected a model that reads x, edge_index, edge_weight, edge_attr and batch of its graph, got "
+                f"{type(error).__name__}: {error}; pass a function of (x, edge_index) that adds what else it reads"
+            ) from error
 
 
 def forgetting(model: Any) -> AbstractContextManager[None]:

@@ -39,7 +39,11 @@ def pixel_mask(e: Explanation, i: int) -> Array:
 
 def _plane(e: Explanation, values: Array) -> Array:
     axis = e.channel_axis
-    return values if axis is None else values.take(0, axis)
+    if axis is None:
+        return values
+    first: Array = values.take(0, axis)
+    apart = (values != np.expand_dims(first, axis)).any()  # channels are features of their own
+    return values.mean(axis) if apart else first
 
 
 def largest_score(e: Explanation, shown: int) -> float:

@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fans.explanation import Attribution, Explanation
-from fans.modalities.image import page, pictures
+from fans.modalities.image import page, pictures, scene
 from fans.modalities.image.figures import plot
 from fans.modalities.present import Presenter
 from fans.report.sentences import percent
 from fans.types import Array
 
-WORDS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel"}
+WORDS = {"superpixel ": "superpixel", "rows ": "patch", "row ": "pixel", "region ": "region"}
 """What features are called, by how their names begin."""
 
 
@@ -22,7 +22,7 @@ class ImagePresenter(Presenter):
     lists_features: ClassVar[bool] = False
 
     def feature_word(self, e: Attribution) -> str:
-        """Return "superpixel", "patch" or "pixel"."""
+        """Return "superpixel", "patch", "pixel" or "region"."""
         return next((word for start, word in WORDS.items() if e.feature_names[0].startswith(start)), "feature")
 
     def together(self, e: Explanation, i: int) -> str:
@@ -41,6 +41,18 @@ class ImagePresenter(Presenter):
         """Return three pictures of each, on one scale."""
         largest = pictures.largest_score(e, shown)
         return [page.pictures(e, i, largest) for i in range(shown)]
+
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return the picture, and which feature each of its pixels belongs to."""
+        return scene.scene(e, i)
+
+    def thumbnail(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return the picture, what was not chosen dimmed."""
+        return scene.thumbnail(e, i)
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return what the model was shown."""
+        return scene.trial(e, after)
 
     def shap_pixels(self, e: Explanation) -> tuple[Array, Array] | None:
         """Return scores and pixels, channels last; scores are shared evenly by the channels."""

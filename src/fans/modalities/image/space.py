@@ -1,7 +1,7 @@
 """Images: pixels, patches or superpixels, of any size and number of channels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Literal, get_args
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fans.errors import InputError, check_whole, choose, is_number, warn
 from fans.modalities.base import (
+    LARGEST_ELEMENT,
     Baseline,
     Blocks,
     Distance,
@@ -22,16 +23,22 @@ from fans.modalities.base import (
     Noise,
     OfSample,
     Units,
+    filled,
     refuse_empty,
     shape_of,
+    what_is_wrong,
 )
 from fans.modalities.image.superpixels import n_seeds, superpixels
+from fans.modalities.masks import features_of_mask
 
 Unit = Literal["superpixel", "patch", "pixel", "cell"]
 Channels = Literal["first", "last", "none"]
 
 _MOST_APART = 100
 """More patches than this are drawn in blocks."""
+
+OCTET = 255
+"""The highest whole number that a byte holds: what files of images are made of."""
 
 SMOOTH = 1.5
 """Of a gradient on a fine grid, in features: without it a network's quirks are all one sees."""
@@ -60,6 +67,7 @@ class Image(FeatureSpace):
             None: by the number of dimensions, and the axis of 1, 3 or 4.
         value_range: lowest and highest value of a pixel, as the model was trained; by default the background's.
         sigma: of the Gaussian of `baseline="blur"`, in pixels; by default an eighth of the image's longer side.
+        feature_mask: instead of a unit, whole numbers that say which feature each pixel belongs to: see `FeatureMask`.
 
     Example:
         >>> Image("patch", patch=2).fit(np.random.default_rng(0).random((5, 1, 4, 6))).feature_names[1]
@@ -75,6 +83,7 @@ class Image(FeatureSpace):
     channels: Channels | None = None
     value_range: tuple[float, float] | None = None
     sigma: float | None = None
+    feature_mask: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.unit is not None:
@@ -90,10 +99,15 @@ class Image(FeatureSpace):
                 raise InputError(f"Expected `{name}` above 0, got {value!r}")
         if self.value_range is not None and not _is_range(self.value_range):
             raise InputError(f"Expected `value_range` as (lowest, highest), finite numbers, got {self.value_range!r}")
+        given = [n for n in ("unit", "n_segments", "compactness", "patch") if getattr(self, n) is not None]
+        if self.feature_mask is not None and given:
+            raise InputError(f"Expected `feature_mask` or `{given[0]}`, got both; the mask says what a feature is")
 
     @property
-    def kind(self) -> Unit:
+    def kind(self) -> Unit | Literal["region"]:
         """What a feature is, if `unit` does not say."""
+        if self.feature_mask is not None:
+            return "region"
         superpixel = self.n_segments is not None or self.compactness is not None
         return self.unit or ("superpixel" if superpixel else "patch")
 
@@ -106,6 +120,11 @@ class Image(FeatureSpace):
         """Bind to a background set of images."""
         refuse_empty(background)
         return FittedImage(self, background)
+
+
+def _are_octets(images: Any) -> bool:
+    """Tell whether images are of bytes."""
+    return images.dtype == torch.uint8 if isinstance(images, Tensor) else bool(np.asarray(images).dtype == np.uint8)
 
 
 def _is_range(value: Any) -> bool:
@@ -125,6 +144,7 @@ class FittedImage(FittedSpace):
         super().__init__()
         self.image = image
         self._tensor = isinstance(background, Tensor)
+        self._octets = _are_octets(background)
         shape = shape_of(background, "background")
         if len(shape) not in (3, 4) or 0 in shape:
             raise InputError(
@@ -142,9 +162,16 @@ class FittedImage(FittedSpace):
         # (E,) the pixel, row by row, of each element
         self._pixel = torch.from_numpy(np.broadcast_to(axes, self.shape).ravel().copy())
         self._channel = self._channel_of_element()
+        if self._octets:
+            warn(
+                "The background is of whole numbers from 0 to 255: a torch module gets them divided by 255, channels "
+                "first, as torchvision's ToTensor makes them, and any other model as they are; pass floats as the "
+                "model takes them if it was made for others"
+            )
         rows = self._rows(background, "background")
         low, high = (rows.min(), rows.max()) if image.value_range is None else image.value_range
-        self.value_range = (float(low), float(high))
+        one = OCTET if self._octets and image.value_range is not None else 1
+        self.value_range = (float(low) / one, float(high) / one)
         spread = rows.std(0, correction=0)
         rounding = max(1e-12, 4 * torch.finfo(rows.dtype).eps)
         self._varies = spread > rounding * rows.abs().amax(0)
@@ -180,6 +207,15 @@ class FittedImage(FittedSpace):
             self.feature_names = tuple(f"superpixel {i + 1}" for i in range(n))
             return None
         across = -(-width // side)
+        if image.feature_mask is not None:
+            mask, plane = image.feature_mask, (height, width)
+            while self.channels == "last" and len(shape_of(mask, "`feature_mask`")) > 2 and len(mask) == 1:
+                mask = mask[0]
+            if self.channels == "last" and shape_of(mask, "`feature_mask`") == plane:  # one for all channels
+                mask = np.asarray(mask)[..., None]
+            numbers, of_element = features_of_mask(mask, self.shape)
+            self.feature_names = tuple(f"region {number}" for number in numbers)
+            return self._sized(of_element[None], shared=True)
         row, column = self._pixel // width, self._pixel % width
         names = []
         for top in range(0, height, side):
@@ -205,7 +241,7 @@ class FittedImage(FittedSpace):
 
     def blocks(self) -> Blocks | None:
         """Return blocks of pixels, or of patches, if there are many."""
-        if self.image.kind == "superpixel" or self.n_features <= _MOST_APART:
+        if self.image.kind in ("superpixel", "region") or self.n_features <= _MOST_APART:
             return None
         return Blocks.of(-(-self._height // self._side), -(-self._width // self._side))
 
@@ -230,6 +266,9 @@ class FittedImage(FittedSpace):
     def _rows(self, inputs: Any, what: str) -> Tensor:
         shape = shape_of(inputs, what)
         images = inputs.detach().cpu() if isinstance(inputs, Tensor) else torch.from_numpy(_numbers(inputs, what))
+        if images.dtype == torch.uint8:
+            images = self._laid_out(images)
+            shape, images = tuple(images.shape), self._scaled(images, what)
         if not images.is_floating_point():
             kind = str(images.dtype).removeprefix("torch.")
             raise InputError(
@@ -248,15 +287,42 @@ class FittedImage(FittedSpace):
                 f"background, got {shape}"
             )
         rows = images.reshape(len(images), -1).clone()
-        bad = (~torch.isfinite(rows)).nonzero()
+        bad = (~(rows.abs() <= LARGEST_ELEMENT)).nonzero()
         if len(bad):
             image, element = bad[0].tolist()
+            value = rows[image, element].item()
             y, x = divmod(int(self._pixel[element]), self._width)
+            expected, more = what_is_wrong(value, LARGEST_ELEMENT)
             raise InputError(
-                f"Expected finite numbers in {what}, got {rows[image, element].item()} in image {image}, row {y}, "
-                f"column {x} ({len(bad)} such values)"
+                f"Expected {expected} in {what}, got {value:.4g} in image {image}, row {y}, column {x} "
+                f"({len(bad)} such values){more}"
             )
         return rows
+
+    def _laid_out(self, octets: Tensor) -> Tensor:
+        """Return images with their channels where the background has them: those of files have them last, or none."""
+        n_channels, plane = int(self._channel.max()) + 1, (self._height, self._width)
+        if self.channels == "none" or tuple(octets.shape[-3:]) == self.shape:
+            return octets
+        axis = -3 if self.channels == "first" else -1
+        if n_channels == 1 and octets.ndim in (2, 3) and tuple(octets.shape[-2:]) == plane:
+            return octets.unsqueeze(axis)
+        return octets.movedim(-1, -3) if axis == -3 and tuple(octets.shape[-3:]) == (*plane, n_channels) else octets
+
+    def _scaled(self, octets: Tensor, what: str) -> Tensor:
+        """Return whole numbers from 0 to 255 on the scale of the background, and say which that is."""
+        if self._octets:
+            return octets.float() / OCTET
+        low, high = self.value_range
+        if low < 0 or high > OCTET:
+            raise InputError(
+                f"Expected {what} scaled as the background, whose values lie from {low:.4g} to {high:.4g}, got uint8, "
+                "which may have been scaled in many ways; prepare it as the background was"
+            )
+        small = high <= 1
+        how = "divided by 255" if small else "without scaling"
+        warn(f"Took the uint8 images of {what} {how}, as the background's values lie from {low:.4g} to {high:.4g}")
+        return octets.float() / (OCTET if small else 1)
 
     def _warn_outside(self, rows: Tensor, what: str) -> None:
         """Warn of values the model was hardly trained on."""
@@ -271,9 +337,15 @@ class FittedImage(FittedSpace):
             )
 
     def decode(self, rows: Tensor) -> Any:
-        """Return rows as the background came: a tensor or an array."""
+        """Return rows as the background came: a tensor or an array, of whole numbers if it was."""
         images = rows.view(-1, *self.shape)
+        if self._octets:
+            images = (images * OCTET).round().clamp(0, OCTET).to(torch.uint8)
         return images if self._tensor else images.numpy()
+
+    def for_module(self, rows: Tensor) -> Tensor:
+        """Return images as a torch module takes them: of whole numbers made floats, channels first."""
+        return self.planes(rows) if self._octets else super().for_module(rows)
 
     def baseline(self, value: Any, background: Tensor) -> Baseline:
         """Return what replaces a missing region.
@@ -299,11 +371,22 @@ class FittedImage(FittedSpace):
         if shape_of(value, "`baseline`") == ():
             if not isinstance(value, Real | np.generic | np.ndarray | Tensor):
                 raise InputError(f"Expected `baseline` as a name, a number or an image, got {value!r}")
-            value = torch.full(self.shape, float(value), dtype=torch.float64)
-        row = self._rows(value if isinstance(value, Tensor) else _numbers(value, "baseline").astype(float), "baseline")
+            value = torch.full(self.shape, self._number(float(value)), dtype=torch.float64)
+        if not isinstance(value, Tensor):
+            array = _numbers(value, "baseline")
+            value = array if array.dtype == np.uint8 else array.astype(float)
+        row = self._rows(value, "baseline")
         if len(row) != 1:
             raise InputError(f"Expected `baseline` as one image of shape {self.shape}, got {len(row)} images")
         return Fixed(row[0].to(background.dtype))
+
+    def _number(self, value: float) -> float:
+        """Return a number on the scale of the rows."""
+        if not self._octets:
+            return value
+        if 0 < value < 1 or not 0 <= value <= OCTET:
+            raise InputError(f"Expected `baseline` from 0 to 255, as the images are, got {value:.4g}; pass 127, say")
+        return value / OCTET
 
     def _noise_baseline(self) -> Noise:
         low, high = self.value_range
@@ -372,7 +455,7 @@ class FittedImage(FittedSpace):
 
 
 def _numbers(inputs: Any, what: str) -> np.ndarray[Any, Any]:
-    array = np.array(inputs)
+    array = np.array(filled(inputs))
     if array.dtype.kind not in "fiub":
         raise InputError(f"Expected numbers in {what}, got {array.dtype}")
     if array.dtype.kind == "f":  # of any byte order and width

@@ -29,12 +29,14 @@ class Stretch:
         start, end: times.
         score: of the window.
         chosen: whether it is in the subset.
+        feature: its number.
     """
 
     start: float
     end: float
     score: float
     chosen: bool
+    feature: int = -1
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _panel(e: Explanation, i: int, name: str, values: Array, features: Array, ti
     starts = np.flatnonzero(np.diff(features, prepend=-1))
     edges = times.edges[[*starts, len(values)]]
     windows = tuple(
-        Stretch(float(a), float(b), float(np.nan_to_num(e.scores[i, f])), bool(e.subset[i, f]))
+        Stretch(float(a), float(b), float(np.nan_to_num(e.scores[i, f])), bool(e.subset[i, f]), int(f))
         for a, b, f in zip(edges[:-1], edges[1:], features[starts], strict=True)
     )
     low, high = float(values.min()), float(values.max())

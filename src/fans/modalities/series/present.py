@@ -44,6 +44,24 @@ class SeriesPresenter(Presenter):
 
         return page.drawn(e, i, charts.largest_score(e, shown)) + super().page_body(e, i, shown, top)
 
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return lines and windows."""
+        from fans.modalities.series.scene import scene
+
+        return scene(e, i)
+
+    def thumbnail(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return the lines of the first channels."""
+        from fans.modalities.series.scene import small
+
+        return small(e, i)
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return the lines that the model was given."""
+        from fans.modalities.series.scene import trial
+
+        return trial(e, after)
+
     def shap_data(self, e: Explanation) -> dict[str, Array]:
         """Return the mean `(B, F)` of each window."""
         features, n_features = e.elements.ravel(), e.scores.shape[1]

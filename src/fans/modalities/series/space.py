@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fans.errors import InputError, check_whole, checked_names, choose, is_number, warn
 from fans.modalities.base import (
+    LARGEST_ELEMENT,
     Baseline,
     Distance,
     DrawnRows,
@@ -20,8 +21,10 @@ from fans.modalities.base import (
     Noise,
     OfSample,
     Units,
+    filled,
     refuse_empty,
     shape_of,
+    what_is_wrong,
 )
 from fans.modalities.series import stand_ins
 from fans.modalities.series.times import Times, are_times
@@ -240,13 +243,15 @@ class FittedSeries(FittedSpace):
 
     def _refuse_gaps(self, rows: Tensor, what: str) -> None:
         """Refuse what is no number: a line between neighbours or a mean would be none either."""
-        bad = (~torch.isfinite(rows)).nonzero()
+        bad = (~(rows.abs() <= LARGEST_ELEMENT)).nonzero()
         if len(bad):
             i, element = bad[0].tolist()
+            value = rows[i, element].item()
+            expected, more = what_is_wrong(value, LARGEST_ELEMENT)
             where = f"channel {int(self._channel[element])}, " if self._plane[0] > 1 else ""
             raise InputError(
-                f"Expected finite numbers in {what}, got {rows[i, element].item()} in series {i}, {where}step "
-                f"{int(self._at[element])} ({len(bad)} such values); fill gaps first, e.g. by interpolation"
+                f"Expected {expected} in {what}, got {value:.4g} in series {i}, {where}step "
+                f"{int(self._at[element])} ({len(bad)} such values){more or '; fill gaps first, e.g. by interpolation'}"
             )
 
     def names(self, x: Any) -> list[int | str] | None:
@@ -365,7 +370,7 @@ def find_channels(wanted: Channels | None, shape: tuple[int, ...]) -> Channels:
 
 
 def _numbers(inputs: Any, what: str) -> np.ndarray[Any, Any]:
-    array = np.array(inputs)
+    array = np.array(filled(inputs))
     if array.dtype.kind not in "fiub":
         raise InputError(f"Expected numbers in {what}, got {array.dtype}")
     return array.astype(np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64)

@@ -78,9 +78,9 @@ def _text(e: Attribution, place: int, value: float) -> str:
 
 
 def _part(e: Attribution, place: int, value: float) -> str:
-    """Return what an element of a group adds to its text: its name where it is on, and its category."""
+    """Return what an element of a group adds to its text: its name where it is on, its number, its category."""
     name = e.element_names[place]
     if str(place) not in e.categories and not math.isnan(value):
-        return name if value else ""
+        return f"{name} {plain_number(value)}" if value not in (0, 1) else name if value else ""
     word = _text(e, place, value)
     return {"True": name, "False": ""}.get(word, f"{name} {word}")

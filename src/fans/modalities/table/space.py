@@ -1,7 +1,7 @@
 """Tables: columns of NumPy arrays, torch tensors or pandas frames."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fans.errors import InputError, ModelError, choose, warn
+from fans.errors import InputError, ModelError, check_written, choose, warn
 from fans.explanation import Attribution
 from fans.modalities.base import (
+    LARGEST,
     Baseline,
     Distance,
     DrawnRows,
@@ -22,10 +23,13 @@ from fans.modalities.base import (
     Fixed,
     Oddity,
     Units,
+    filled,
     is_sparse,
     refuse_empty,
     shape_of,
+    what_is_wrong,
 )
+from fans.modalities.masks import features_of_mask
 from fans.modalities.table.columns import (
     MISSING,
     Column,
@@ -53,19 +57,30 @@ def is_series(value: Any) -> TypeGuard["pd.Series[Any]"]:
 
 
 def _refuse_infinite(rows: Tensor, names: Sequence[str], what: str) -> None:
-    """Raise if any number is infinite, naming the first place."""
-    bad = rows.isinf().nonzero()
+    """Raise if any number is infinite or far too large, naming the first place."""
+    if float(rows.abs().amax()) <= LARGEST:  # what is missing is larger
+        return
+    bad = ((rows.abs() > LARGEST) & ~is_missing(rows)).nonzero()
     if len(bad):
         row, column = bad[0].tolist()
+        value = rows[row, column].item()
+        expected, more = what_is_wrong(value)
         raise InputError(
-            f"Expected finite numbers, or NaN for missing ones, in {what}, got {rows[row, column].item()} in row "
-            f"{row}, column {names[column]!r} ({len(bad)} such values); replace or drop them first"
+            f"Expected {expected}, or NaN for missing ones, in {what}, got {value:.4g} in row {row}, column "
+            f"{names[column]!r} ({len(bad)} such values){more or '; replace or drop them first'}"
         )
 
 
 def label_text(label: Any) -> str:
     """Return the label of a column or a row as text, the levels of one with several as `a / b`."""
     return " / ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def _are_columns(value: Any) -> bool:
+    """Tell whether this is a list of names or places of columns."""
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        return False
+    return all(isinstance(each, str | int | np.integer) for each in value)
 
 
 @dataclass(frozen=True)
@@ -80,6 +95,8 @@ class Table(FeatureSpace):
         groups: one-hot columns that are one feature, e.g. `{"colour": ["colour_red", "colour_blue"]}`.
         categorical: columns whose numbers are codes, so that a distance is 0 (equal) or 1. Columns of text, booleans
             or categories without an order in a frame are always categorical.
+        feature_mask: instead of groups, a whole number for each column; columns of one number are one feature, and
+            unlike one-hot columns each counts in distances: see `FeatureMask`.
 
     Example:
         >>> Table(groups={"colour": [1, 2]}).fit(np.array([[0.5, 1, 0], [0.1, 0, 1]])).feature_names
@@ -91,6 +108,17 @@ class Table(FeatureSpace):
     columns: Sequence[str] | None = None
     groups: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
     categorical: Sequence[str | int] = ()
+    feature_mask: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.groups, Mapping) or not all(map(_are_columns, self.groups.values())):
+            raise InputError(
+                'Expected `groups` as names with their columns, such as {"colour": ["red", "blue"]}, '
+                f"got {self.groups!r:.100}"
+            )
+        for name, given in (("columns", self.columns), ("categorical", self.categorical)):
+            if given is not None and not _are_columns(given):
+                raise InputError(f"Expected `{name}` as a list of columns, got {given!r:.100}")
 
     def fit(self, background: Any) -> "FittedTable":
         """Bind to a background set of shape `(n, columns)`."""
@@ -149,12 +177,14 @@ class FittedTable(FittedSpace):
                 f"compared with none; drop {'them' if len(empty) > 1 else 'it'}, or pass rows that have some"
             )
         n = self._n_known.clamp(min=1)
-        self._mean = torch.where(known, rows, 0.0).sum(0) / n
-        apart = torch.where(known, rows - self._mean, 0.0)
+        own = rows.dtype
+        rows = rows.double()  # squares may be beyond single precision
+        mean = torch.where(known, rows, 0.0).sum(0) / n
+        apart = torch.where(known, rows - mean, 0.0)
         spread = (apart.square().sum(0) / n).sqrt()
         largest = torch.where(known, rows.abs(), 0.0).amax(0)
         self._varies = ~self._categorical & (spread > 1e-12 * largest)
-        self.scale = torch.where(self._varies, spread, torch.ones(()))
+        self._mean, self.scale = mean.to(own), torch.where(self._varies, spread, torch.ones(())).to(own)
 
     @staticmethod
     def _column_names(table: Table, background: Any) -> tuple[str, ...]:
@@ -169,6 +199,7 @@ class FittedTable(FittedSpace):
             names = tuple(table.columns if table.columns is not None else [f"x{j + 1}" for j in range(shape[1])])
         if len(names) != shape[1]:
             raise InputError(f"Expected {shape[1]} names in `columns`, one per column, got {len(names)}")
+        check_written("names of columns", names)
         twice = sorted(name for name, n in Counter(names).items() if n > 1)
         if twice:
             raise InputError(f"Expected a name of its own for each column, got several of {twice}; rename them")
@@ -182,6 +213,9 @@ class FittedTable(FittedSpace):
 
     def _lay_out_units(self, table: Table) -> None:
         """Number the features: each group takes the place of its first column."""
+        if table.feature_mask is not None:
+            self._take_mask(table)
+            return
         group_of: dict[int, str] = {}
         for name, members in table.groups.items():
             for member in members:
@@ -204,6 +238,22 @@ class FittedTable(FittedSpace):
         # A one-hot group counts as one element of a distance.
         self._units = Units(torch.tensor([unit_of_element]), torch.ones(1, len(names)), shared=True)
         self._grouped = torch.tensor([j in group_of for j in range(len(self._columns))])
+
+    def _take_mask(self, table: Table) -> None:
+        """Number the features as a mask does, and call each by its columns."""
+        if table.groups:
+            raise InputError("Expected `groups` or `feature_mask`, got both; the mask says what a feature is")
+        self.shape = (len(self._columns),)
+        numbers, of_element = features_of_mask(table.feature_mask, self.shape)
+        members = [
+            [name for name, j in zip(self._columns, of_element, strict=True) if j == k] for k in range(len(numbers))
+        ]
+        self.feature_names = tuple(
+            " + ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more" for names in members
+        )
+        sizes = torch.tensor([[float(len(names)) for names in members]])
+        self._units = Units(of_element[None], sizes, shared=True)
+        self._grouped = torch.zeros(len(self._columns), dtype=torch.bool)
 
     def encode(self, inputs: Any, what: str) -> Tensor:
         """Return rows `(n, columns)`: numbers as they are, categories as codes."""
@@ -235,6 +285,7 @@ class FittedTable(FittedSpace):
         if self.named:
             raise InputError(f"Expected {what} as a pandas frame like the background, got {type(inputs).__name__}")
         if isinstance(inputs, Tensor):
+            shape_of(inputs, what)
             rows = inputs.detach().cpu().clone()
         else:
             rows = torch.from_numpy(self._numbers(inputs, what))
@@ -256,7 +307,7 @@ class FittedTable(FittedSpace):
                 "sparse rows too"
             )
         shape_of(inputs, what)
-        array = np.array(inputs)
+        array = np.array(filled(inputs))
         if array.dtype == object:
             return _from_objects(array, what)
         if array.dtype.kind not in "fiub":

@@ -18,7 +18,16 @@ import torch
 from torch import Tensor, nn
 
 from fans.errors import InputError, ModelError
-from fans.modalities.base import Caller, FeatureSpace, FittedSpace, Units, is_sparse, refuse_empty
+from fans.modalities.base import (
+    LARGEST,
+    Caller,
+    FeatureSpace,
+    FittedSpace,
+    Units,
+    is_sparse,
+    refuse_empty,
+    what_is_wrong,
+)
 from fans.modalities.presence import TYPICAL, FittedPresence
 from fans.types import Array
 
@@ -236,14 +245,16 @@ def _compressed(given: Any, what: str, like: FittedSparse | None = None) -> Any:
 
 
 def _refuse_bad_numbers(table: FittedSparse, rows: Any, what: str) -> None:
-    """Raise if any number is NaN or infinite, naming the first place."""
-    bad = np.flatnonzero(~np.isfinite(rows.data))
+    """Raise if any number is NaN, infinite or far too large, naming the first place."""
+    bad = np.flatnonzero(~(np.abs(rows.data.astype(float)) <= LARGEST))
     if len(bad):
+        value = float(rows.data[bad[0]])
+        expected, more = what_is_wrong(value)
         row = int(np.searchsorted(rows.indptr, bad[0], side="right")) - 1
         (name,) = table.names_of(rows.indices[bad[:1]])
         raise InputError(
-            f"Expected finite numbers in {what}, got {rows.data[bad[0]]} in row {row}, column {name!r} "
-            f"({len(bad)} such values); impute or drop them first"
+            f"Expected {expected} in {what}, got {value:.4g} in row {row}, column {name!r} "
+            f"({len(bad)} such values){more or '; impute or drop them first'}"
         )
 
 

@@ -8,7 +8,12 @@ import numpy as np
 from fans.explanation import Attribution, Explanation
 from fans.modalities.present import Presenter
 from fans.modalities.text.highlights import detail
+from fans.modalities.text.pieces import readable
+from fans.report.sentences import shortened
 from fans.types import Array
+
+MOST_LETTERS = 20_000
+"""Letters of a text that the explorer shows whole."""
 
 
 class TextPresenter(Presenter):
@@ -65,6 +70,20 @@ class TextPresenter(Presenter):
         from fans.modalities.text import highlights, page
 
         return page.drawn(e, i, highlights.largest_score(e, shown)) + super().page_body(e, i, shown, top)
+
+    def scene_data(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return the text as runs, each of one word or of none; of a very long one what is around its words."""
+        from fans.modalities.text.highlights import excerpt
+
+        return {"kind": "text", "runs": [{"text": run.text, "f": run.feature} for run in excerpt(e, i, MOST_LETTERS)]}
+
+    def thumbnail(self, e: Explanation, i: int) -> dict[str, Any]:
+        """Return how the text begins."""
+        return {"kind": "text", "text": shortened(readable(str(detail(e, i, "text"))), 140)}
+
+    def trial_data(self, e: Explanation, before: Array, after: Array, given: Any) -> dict[str, Any]:  # noqa: ARG002
+        """Return the text that the model was given."""
+        return {"kind": "text", "text": readable(str(given))[:2000]}
 
     def shap_data(self, e: Explanation) -> dict[str, Array]:
         """Return which features `(B, F)` texts have, and what these are called."""
