@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.S)
+    return re.findall(rf"```{language}[^\n]*\n(.*?)```", PAGE, flags=re.S)
 
 
 @pytest.fixture
