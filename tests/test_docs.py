@@ -50,3 +50,13 @@ def anchors(page: Path) -> set[str]:
         plain = re.sub(r"[^\w\s-]", "", heading.lower())
         found.add(plain.strip().replace(" ", "-"))
     return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_list_has_a_line_of_its_own_before_it(page):
+    """GitHub sees a list right below a paragraph, the site does not."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    for paragraph in re.split(r"\n\s*\n", text):
+        lines = paragraph.strip("\n").splitlines()
+        items = [re.match(r"(?:[-*]|\d+\.) ", line) for line in lines]
+        assert not any(items) or items[0], lines[0]

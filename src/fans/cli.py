@@ -259,8 +259,10 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _serve(chosen: argparse.Namespace) -> None:
     from fans.serve import serve
+    from fans.serve.running import more_files
     from fans.serve.source import opened
 
+    more_files()
     source = opened(chosen.run_folder, model=chosen.model, trust=chosen.trust)
     serve(source, host=chosen.host, port=chosen.port, token=chosen.token, wait=True)
 

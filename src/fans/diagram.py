@@ -57,10 +57,13 @@ def drawn(explainer: "Explainer", given: frozenset[str]) -> str:
         "features": _listing(task.space.all_names),
         "a missing feature gets": BASELINES.get(type(task.baseline), type(task.baseline).__name__),
     }
-    rows = counted(len(task.background), "row")
+    own = f"{task.space.modality}: every input has features of its own"
+    shared = f"{counted(len(task.background), 'row')} of {counted(task.space.n_features, 'feature')}"
+    if not task.space.has_background:
+        del of_rows["features"]
     parts = [
         Part("model", model_name(task.predict.model), of_model),
-        Part("background", f"{rows} of {counted(task.space.n_features, 'feature')} ({task.space.modality})", of_rows),
+        Part("background", f"{shared} ({task.space.modality})" if task.space.has_background else own, of_rows),
         _part("neighbourhood", f"{around.n_local:,} copies near each input", around, given),
         _part("method", explainer.method.label, explainer.method, given),
         _part("subset", CHOICES[explainer.selection.members], explainer.selection, given),

@@ -295,7 +295,7 @@ class Explainer:
         other.method = other.method.settle(self.task, self.settings)
         other.method.check(self.task, self.settings)
         other._shared = _Shared(0)
-        other._shared.tolerance = self._shared.tolerance
+        other._shared.tolerance, other._shared.repeats = self._shared.tolerance, self._shared.repeats
         return other
 
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:

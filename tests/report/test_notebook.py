@@ -95,21 +95,21 @@ def test_a_curve_is_a_row_for_each_size():
     assert repr(curve(5)) == "Curve(inputs=5, sizes=3, tolerances=2)"
 
 
-def test_trials_show_what_was_changed_first():
+def test_trials_tell_what_was_changed():
     explainer = fans.Explainer(model, ROWS, baseline=0.0, feature_names=["a", EVIL, "c"])
     found = explainer.trials(np.array([[3.0, 1.0, 1.0]]), ["c"], n=3)
     page = found._repr_html_()
     assert "<script" not in page
-    rows = cells(page)
-    assert rows[0][:5] == ["moved", "output before", "output", "nearness", "x3"]
-    changed = rows[1 : 1 + found.moved["changed"].shape[1]]
-    for k, row in enumerate(changed):
+    head, *rows = cells(page)
+    assert head == ["moved", "output before", "output", "nearness", "changed values, by place"]
+    for k, row in enumerate(rows[: found.moved["changed"].shape[1]]):
         assert row[0] == ("yes" if found.moved["changed"][0, k] else "no")
-        assert row[4] == "0"  # the third column is what was changed
         assert row[2] == f"{found.outputs['changed'][0, k]:g}"
-    marked = re.findall(r"<td class=own>([^<]*)</td>", page)
-    after, before = ({side: of[side][0] for side in of} for of in (found.inputs, found.before))
-    assert len(marked) == sum(int((after[side] != before[side]).sum()) for side in after)
+        assert row[4] == f"[2] {found.before['changed'][0, k, 2]:.3g} → 0"
+    for k, row in enumerate(rows[1 + found.moved["changed"].shape[1] :]):
+        before = found.before["kept"][0, k]
+        expected = [f"[{j}] {before[j]:.3g} → 0" for j in (0, 1) if before[j]]
+        assert row[4] == (", ".join(expected) or "none")
     assert repr(found).startswith("TrialSample(inputs=1, trials={'changed': ")
 
 
@@ -119,7 +119,12 @@ def test_trials_of_frames_texts_and_images():
     tables = fans.Explainer(lambda x: model(np.asarray(x)), frame).trials(frame[:1], ["c"], n=2)._repr_html_()
     assert "<script" not in tables
     assert cells(tables)[0] == ["moved", "output before", "output", "nearness", "c", "a", EVIL]
+    sample = fans.Explainer(lambda x: model(np.asarray(x)), frame).trials(frame[:1], ["c"], n=2)
+    marked = re.findall(r"<td class=own>([^<]*)</td>", sample._repr_html_())
+    assert len(marked) == sum(int((sample.inputs[side] != sample.before[side]).sum()) for side in sample.inputs)
     wide = pd.DataFrame(np.tile(ROWS, 4), columns=[f"x{k}" for k in range(12)])
+    forty = fans.Explainer(lambda x: x[:, 0], np.tile(ROWS, 4), baseline=0.0).trials(np.ones(12), ["x12"], n=1)
+    assert ", 7 more" in forty._repr_html_() or ", 6 more" in forty._repr_html_()
     many = fans.Explainer(lambda x: model(np.asarray(x)), wide).trials(wide[:1], ["x11"], n=2)._repr_html_()
     assert cells(many)[0][4:] == ["x11", "x0", "x1", "x2", "x3", "x4"]
 
@@ -189,6 +194,8 @@ def test_an_explainer_is_a_diagram():
     assert f"About {explainer.rows_an_input:,} model rows an input" in text
     assert repr(explainer) == "Explainer(model=Evil, inputs='table', features=3, method='fans', seed=3)"
     assert repr(fans.Explainer(model, ROWS)).startswith("Explainer(model=model, inputs='table', features=3")
+    alone = fans.Explainer(lambda texts: [len(text) / 99 for text in texts], ["a film", "a plot"])._repr_html_()
+    assert "text: every input has features of its own background" in parsed(alone or "").text
     assert "In blue" not in parsed(fans.Explainer(model, ROWS)._repr_html_() or "").text
 
 

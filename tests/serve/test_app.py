@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -697,3 +698,30 @@ def test_a_run_of_ones_own_is_served_with_its_model(tmp_path):
     subsets = np.stack([source.explanation(i).subset[0] for i in range(60)])
     assert counts == dict(zip(rows.columns, subsets.sum(0).tolist(), strict=True))
     explorer.close()
+
+
+def test_the_guides_lines_run_as_printed(capsys):
+    page = (Path(__file__).parents[2] / "docs" / "explorer.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, {})  # noqa: S102
+    assert capsys.readouterr().out.startswith("http://localhost:")
+
+
+def test_readers_who_wait_for_a_file_are_not_told_of_and_more_files_are_asked_for():
+    import resource
+
+    from fans.serve import running
+
+    told: list[str] = []
+
+    class Loop:
+        def default_exception_handler(self, context):
+            told.append(context["message"])
+
+    loop: Any = Loop()
+    running._told(loop, {"message": "socket.accept() out of system resource", "exception": OSError(24, "files")})
+    running._told(loop, {"message": "a task failed", "exception": ValueError("x")})
+    assert told == ["a task failed"]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    running.more_files(before[0])
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

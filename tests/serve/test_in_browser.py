@@ -91,7 +91,8 @@ def settled(tab: Any) -> None:
 
 def along(explainer: fans.Explainer, e: fans.Explanation, i: int, k: int, t: int) -> dict[str, str]:
     curve = explainer.curve(e[i])
-    return expected(*(float(np.round(getattr(curve, name)[0, k, t], 4)) for name in ("holds", "changes", "pns")))
+    found = expected(*(float(np.round(getattr(curve, name)[0, k, t], 4)) for name in ("holds", "changes", "pns")))
+    return found if curve.sizes[0, k] else found | {"change": "-", "both": "-"}  # nothing is changed alone
 
 
 def slide(tab: Any, name: str, value: int) -> None:
@@ -234,6 +235,30 @@ def test_a_subset_of_ones_own_is_saved_with_its_figures(page, subjects, tmp_path
     assert figures(page) == scored(explainer, e, 1, {0, 4})
 
 
+def test_a_subset_saved_at_another_tolerance_has_that_ones_figures(page, subjects, tmp_path):
+    explainer, e, _ = subjects["table"]
+    with serve(InMemory(e, explainer), port=0, wait=False) as server:
+        open_input(page, server, 1, "?subset=0.4&t=12")
+        until(page, "document.querySelector('.about').textContent.startsWith('Your own subset')")
+        page.wait_for_timeout(300)
+        settled(page)
+        shown = figures(page)
+        tolerance = float(explainer.curve(e[1]).tolerances[0, 12])
+        found = server._explorer._asked(tolerance).score(
+            explainer.inputs_of(e[1]), np.isin(np.arange(5), [0, 4]), target=e.target[1:2], ids=e.ids[1:2]
+        )
+        assert shown == expected(found.holds[0], found.changes[0], found.pns[0])
+        with page.expect_download() as saved:
+            page.get_by_text("Save as one HTML file").click()
+        saved.value.save_as(tmp_path / "own.html")
+    page.goto((tmp_path / "own.html").as_uri())
+    page.wait_for_selector("svg.curve")
+    until(page, "document.querySelector('.about').textContent.startsWith('Your own subset')")
+    assert figures(page) == shown
+    slide(page, "tolerance", 3)  # which was not saved
+    until(page, "document.querySelector('.note').textContent.includes('no model to ask')")
+
+
 def test_everything_can_be_done_with_the_keyboard(page, subjects):
     explainer, e, _ = subjects["table"]
     with serve(InMemory(e, explainer), port=0, wait=False) as server:
@@ -257,6 +282,7 @@ def test_everything_can_be_done_with_the_keyboard(page, subjects):
         page.locator("#size").focus()
         page.keyboard.press("Home")
         assert chosen(page) == set()
+        assert figures(page)["both"] == "-"
         page.get_by_role("tab", name="Trials").focus()
         page.keyboard.press("ArrowRight")
         assert page.get_by_role("tab", name="Methods side by side").get_attribute("aria-selected") == "true"

@@ -17,8 +17,8 @@ from fans.report.sentences import number, percent, shortened
 from fans.result import PNS, estimate_texts
 from fans.types import Array
 
-MOST_ROWS, MOST_INPUTS, MOST_COLUMNS, MOST_LETTERS = 20, 3, 6, 60
-"""Inputs of a table, inputs with a table each, columns of a trial, and letters of a cell."""
+MOST_ROWS, MOST_INPUTS, MOST_COLUMNS, MOST_CHANGES, MOST_LETTERS = 20, 3, 6, 4, 60
+"""Inputs of a table, inputs with a table each, columns and changes of a trial, and letters of a cell."""
 
 MEANING = (
     "keep: everything else changed, the prediction stays; change: only the subset changed, it moves by more than the "
@@ -118,7 +118,8 @@ def trials_card(sample: TrialSample) -> str:
         name = sample.ids[i] if isinstance(sample.ids[i], str) else f"input {sample.ids[i]}"
         parts.append(f"<p class='title'><b>{escape(shortened(str(name), MOST_LETTERS))}</b></p>")
         parts += [f"<p>{words[side]}</p>{_trials(sample, i, side)}" for side in words]
-    facts = "In blue: values that were changed. nearness: of the input before, from 0 to 1; trials count by it."
+    marked = "In blue: values that were changed. " if any("class=own" in part for part in parts) else ""
+    facts = f"{marked}nearness: of the input before, from 0 to 1; trials count by it."
     heading = f"Trials, the nearest first, {counted(len(sample.ids), 'input')}"
     return card(heading, "".join(parts), facts, _more(len(sample.ids), shown, "inputs"))
 
@@ -137,28 +138,43 @@ def _trials(sample: TrialSample, i: int, side: str) -> str:
 
 
 def _given(sample: TrialSample, i: int, side: str) -> tuple[list[str], list[list[str]]]:
-    """Return what the model was given as cells in HTML: columns of rows, pictures of images, texts; else nothing."""
+    """Return cells in HTML: what the model was given as columns of frames, texts or images, else what was changed."""
     given = sample.given[side][i]
     if isinstance(given, list | tuple) and all(isinstance(text, str) for text in given):
         return ["text"], [[f"<td>{escape(text)}</td>"] for text in given]
-    values = given.to_numpy(dtype=object) if hasattr(given, "columns") else np.asarray(given)
-    if values.ndim == 4 and values.dtype.kind in "fiu":
-        return ["image"], [[f"<td>{_thumbnail(image, values)}</td>"] for image in values]
-    if values.ndim != 2:
-        return [], []
-    names = list(map(str, given.columns)) if hasattr(given, "columns") else [f"x{k + 1}" for k in range(len(values[0]))]
-    changed = {of: _changed(sample, i, of, values.shape) for of in ("changed", "kept")}
-    order = np.argsort(-changed["changed"].sum(0), kind="stable")[:MOST_COLUMNS].tolist()
-    cells = [[_cell(values[k, f], changed=bool(changed[side][k, f])) for f in order] for k in range(len(values))]
-    return [names[f] for f in order], cells
+    if hasattr(given, "columns"):
+        return _columns(sample, i, side)
+    after = sample.inputs[side][i]
+    if after.ndim == 4:
+        return ["image"], [[f"<td>{_thumbnail(image, after)}</td>"] for image in after]
+    return ["changed values, by place"], [[f"<td>{_changes(sample, i, side, k)}</td>"] for k in range(len(after))]
 
 
-def _changed(sample: TrialSample, i: int, side: str, shape: tuple[int, ...]) -> Array:
-    """Return which columns of which trials differ from the input before, where inputs have these columns."""
+def _columns(sample: TrialSample, i: int, side: str) -> tuple[list[str], list[list[str]]]:
+    """Return the columns that were changed with the subset, then others, and their values."""
+    changed = _changed(sample, i, "changed")
+    order = np.argsort(-changed.sum(0), kind="stable")[:MOST_COLUMNS].tolist()
+    given, here = sample.given[side][i], _changed(sample, i, side)
+    values = given.to_numpy(dtype=object)
+    cells = [[_cell(values[k, f], changed=bool(here[k, f])) for f in order] for k in range(len(values))]
+    return [str(given.columns[f]) for f in order], cells
+
+
+def _changed(sample: TrialSample, i: int, side: str) -> Array:
+    """Return which values of which trials differ from the input before."""
     after, before = sample.inputs[side][i], sample.before[side][i]
-    if after.shape[1:] != shape[1:]:
-        return np.zeros(shape, dtype=bool)
     return np.asarray((after != before) & ~(np.isnan(after) & np.isnan(before)))
+
+
+def _changes(sample: TrialSample, i: int, side: str, k: int) -> str:
+    """Return the first changes of a trial, e.g. `[2] 1 → 0`, and how many more there are."""
+    places = np.argwhere(_changed(sample, i, side)[k]).tolist()
+    after, before = sample.inputs[side][i][k], sample.before[side][i][k]
+    told = [
+        f"{place} {number(before[tuple(place)])} → {number(after[tuple(place)])}" for place in places[:MOST_CHANGES]
+    ]
+    more = [f"{len(places) - MOST_CHANGES:,} more"] if len(places) > MOST_CHANGES else []
+    return escape(", ".join([*told, *more]) or "none")
 
 
 def _cell(value: Any, *, changed: bool) -> str:

@@ -34,8 +34,8 @@ MOST_KEPT = 64
 
 MOST_PREVIEWS = 100
 NO_MODEL = (
-    "This page has no model to ask, so that features cannot be clicked in and out: pass explanation.serve(explainer), "
-    "or fans serve RUN --model MODEL."
+    "This page has no model to ask, so that features cannot be clicked in and out; pass the one that explained "
+    "them: explanation.serve(explainer)."
 )
 N_TRIALS = 8
 
@@ -230,7 +230,9 @@ class Explorer:
             chosen = tuple(told["subset"]) if subset is None else subset
             told["trials"] = await self.trials(i, chosen, channel)
             if subset is not None:
-                told["asked"] = {"subset": list(subset), **(await self.score(i, subset, None, channel))}
+                tolerance = _tolerance_at(told["curve"], state.get("t"))
+                asked = await self.score(i, subset, tolerance, channel)
+                told["asked"] = {"subset": list(subset), "tolerance": tolerance, **asked}
         return pages.exported(f"{told['title']} - {told['run']}", told)
 
     def close(self) -> None:
@@ -247,6 +249,13 @@ def _explainer_of(source: Source) -> tuple[Explainer | None, str]:
     if found is None:
         return None, getattr(source, "why_no_explainer", "") or NO_MODEL
     return found, ""
+
+
+def _tolerance_at(curve: Mapping[str, Any] | None, t: int | None) -> float | None:
+    """Return the tolerance at a place of a curve; None for the explanation's own."""
+    if curve is None or t is None or t == curve["used"] or t >= len(curve["tolerances"]):
+        return None
+    return float(curve["tolerances"][t])
 
 
 def _mask(e: Explanation, subset: tuple[int, ...]) -> Any:

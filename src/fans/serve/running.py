@@ -1,5 +1,6 @@
 """Starting the explorer: which address, which token, and until when."""
 
+import asyncio
 import secrets
 import socket
 import sys
@@ -45,7 +46,7 @@ class Served:
             timeout_keep_alive=15,
             h11_max_incomplete_event_size=32 * 1024,
             timeout_graceful_shutdown=2,
-            backlog=4096,
+            backlog=1024,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="fans-serve", daemon=True)
@@ -60,7 +61,11 @@ class Served:
         self.url = f"http://{at}:{self.port}/" + (f"?token={token}" if token else "")
 
     def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(_told)
+        await self._server.serve(sockets=[self._socket])
 
     def wait(self) -> None:
         """Stay until Ctrl-C."""
@@ -124,6 +129,24 @@ def serve(
         sys.stderr.write(f"The explorer is at {served.url}\nCtrl-C ends it.\n")
         served.wait()
     return served
+
+
+def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of what went wrong in the loop, but not of every reader who has to wait for a free file descriptor."""
+    if not isinstance(context.get("exception"), OSError) or "accept" not in str(context.get("message")):
+        loop.default_exception_handler(context)
+
+
+def more_files(n: int = 16384) -> None:
+    """Let this process have as many connections open as the system allows, at most so many files."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = n if hard == resource.RLIM_INFINITY else min(n, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _is_interactive() -> bool:

@@ -4,7 +4,7 @@ import { h, fill, percent, between } from "./dom.js";
 
 export const WORDS = { keep: "keep", change: "change", both: "both" };
 
-/** Make the three figures; `show(figures, labels)` puts others in place. */
+/** Make the three figures; `show` puts others in place. Of an empty subset there is nothing to change alone. */
 export function figuresPanel() {
   const rows = Object.fromEntries(Object.keys(WORDS).map((name) => [name, row(name)]));
   const note = h("p", { class: "note" });
@@ -15,10 +15,10 @@ export function figuresPanel() {
   return {
     element,
     said,
-    show(figures, explained, confidence) {
-      for (const [name, each] of Object.entries(rows)) each.show(figures[name], explained[name], confidence);
+    show(figures, explained, confidence, empty) {
+      for (const [name, each] of Object.entries(rows)) each.show(empty && name !== "keep" ? [] : figures[name], explained[name], confidence);
       fill(note, figures.note ? document.createTextNode(figures.note[0].toUpperCase() + figures.note.slice(1) + ".") : null);
-      said.textContent = Object.keys(WORDS).map((name) => `${name} ${percent(figures[name][0])} ${between(figures[name][1], figures[name][2])}`).join(", ");
+      said.textContent = Object.keys(WORDS).slice(0, empty ? 1 : 3).map((name) => `${name} ${percent(figures[name][0])} ${between(figures[name][1], figures[name][2])}`).join(", ");
     },
     fail(words) {
       fill(note, h("span", { class: "error", role: "alert" }, words));
@@ -44,7 +44,7 @@ function row(name) {
   return {
     element,
     show([p, low, high], explained, confidence) {
-      value.textContent = percent(p);
+      value.textContent = p === undefined ? "-" : percent(p);
       range.textContent = between(low, high);
       range.title = `${percent(confidence)} interval`;
       bar.style.width = `${100 * (p ?? 0)}%`;

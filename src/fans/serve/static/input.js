@@ -57,19 +57,21 @@ export function inputPage(view, state, ask) {
     const by = view.change === "label" ? "class" : "prediction";
     const stays = view.change === "label" ? "stays" : view.change === "fall" ? `falls by at most ${short(which)}` : `stays within ${short(which)}`;
     const moves = view.change === "label" ? "changes" : view.change === "fall" ? "falls by more" : "moves by more";
-    return { keep: `everything else changed, the ${by} ${stays}`, change: `only these changed, the ${by} ${moves}`, both: `both at once (PNS), ${percent(view.confidence)} interval` };
+    const all = page.subset.size ? "everything else" : "everything";
+    return { keep: `${all} changed, the ${by} ${stays}`, change: `only these changed, the ${by} ${moves}`, both: `both at once (PNS), ${percent(view.confidence)} interval` };
   }
 
   function show() {
-    figures.show(page.figures, explained(), view.confidence);
+    const empty = !page.subset.size;
+    figures.show(page.figures, explained(), view.confidence, empty);
     const n = page.subset.size, of = `${n} of ${view.n_features} ${view.units[view.n_features === 1 ? 0 : 1]}`;
     const own = page.from === "own";
-    strip.textContent = ["keep", "change", "both"].map((name) => `${name} ${percent(page.figures[name][0])}`).join("   ");
+    strip.textContent = ["keep", "change", "both"].map((name) => `${name} ${empty && name !== "keep" ? "-" : percent(page.figures[name][0])}`).join("   ");
     about.textContent = { own: `The explanation's own subset: ${of}.`, along: `The ${of} that rank highest.`, asked: `Your own subset: ${of}, asked of the model.` }[page.from];
     back.hidden = own;
     if (own) fill(sentenceNow, sentence(view.finding));
     else if (page.said) fill(sentenceNow, sentence(page.said));
-    else fill(sentenceNow, document.createTextNode(`With ${of}${page.from === "along" ? " that rank highest" : ""}: keep ${percent(page.figures.keep[0])}, change ${percent(page.figures.change[0])}, both ${percent(page.figures.both[0])} ${between(page.figures.both[1], page.figures.both[2])}.`));
+    else fill(sentenceNow, document.createTextNode(`With ${of}${page.from === "along" ? " that rank highest" : ""}: keep ${percent(page.figures.keep[0])}${empty ? "" : `, change ${percent(page.figures.change[0])}, both ${percent(page.figures.both[0])} ${between(page.figures.both[1], page.figures.both[2])}`}.`));
     sentenceNow.classList.toggle("asked", !own);
     const mark = page.from === "asked" ? { size: n, p: page.figures.both[0] } : null;
     if (sliders) sliders.show(page.k, page.t, mark);
@@ -223,7 +225,7 @@ export function inputPage(view, state, ask) {
 
   async function start() {
     const wanted = state.subset !== null && state.subset !== undefined ? new Set(state.subset) : null;
-    if (wanted && answers(wanted) && !same(wanted, view.subset)) choose(wanted, null, false);
+    if (wanted && can && !same(wanted, view.subset)) choose(wanted, null, false);
     else refresh();
     let found = null;
     try { found = await ask.curve(); } catch (error) { if (error.name === "AbortError") return; found = { curve: null, why: error.message }; }
@@ -236,7 +238,7 @@ export function inputPage(view, state, ask) {
     page.lastK = within(state.k, page.curve.sizes.length, page.curve.chosen);
     if (page.from === "own" && page.subset.size === view.subset.length && same(page.subset, view.subset) && !wanted) {
       move(page.lastK, t, false);
-    } else if (wanted && answers(wanted)) choose(page.subset, t, false);
+    } else if (wanted && answers(wanted)) choose(wanted, t, false);
     else { page.t = t; show(); }
     remember(false);
     refresh();
@@ -255,7 +257,7 @@ function openExported() {
   const kept = told.asked ? { subset: told.asked.subset } : {};
   const never = async () => { throw new Error(told.model.why); };
   const ask = {
-    score: async (subset) => (told.asked && same(new Set(subset), told.asked.subset) ? told.asked : never()),
+    score: async (subset, tolerance) => (told.asked && same(new Set(subset), told.asked.subset) && tolerance === told.asked.tolerance ? told.asked : never()),
     knows: (subset) => Boolean(told.asked) && same(subset, told.asked.subset),
     curve: async () => ({ curve: told.curve }),
     trials: async (subset) => (told.trials && same(new Set(subset), told.asked ? told.asked.subset : told.subset) ? told.trials : Promise.reject(new Error("The trials of this subset were not saved."))),
