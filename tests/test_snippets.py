@@ -10,6 +10,7 @@ import contextlib
 import io
 import re
 import shlex
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import fans
 from fans import cli
 from tests.printing import same
 
@@ -26,12 +28,16 @@ ELSEWHERE = {
     **{f"docs/{name}.md": "tests/test_adding.py follows it" for name in (
         *("add-a-dataset", "add-a-method", "add-a-metric", "add-a-modality", "add-a-study"),
     )},
+    "docs/plots.md": "tests/test_plots_page.py runs it, and draws its pictures",
     **{f"docs/gallery/{path.name}": "tests/test_gallery.py runs it" for path in ROOT.glob("docs/gallery/*.md")},
 }  # fmt: skip
 """Pages whose python other tests run."""
 
 OF_FULL_DATA = {"docs/data.md"}
 """Pages whose python needs the datasets whole; all others run offline with what comes along."""
+
+OF_WARNINGS = {"docs/ecosystem.md"}
+"""Pages that speak of what is warned of where their code runs."""
 
 PAGES = {str(page.relative_to(ROOT)): page for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])}
 
@@ -72,9 +78,12 @@ def test_the_code_of_a_page_runs_as_printed(page, tmp_path, monkeypatch, request
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     names: dict[str, Any] = {"__name__": "page"}
-    for block in runs(page):
-        if not block.reason:
-            run(block, page, names)
+    with warnings.catch_warnings():
+        if page in OF_WARNINGS:
+            warnings.simplefilter("ignore", fans.FansWarning)
+        for block in runs(page):
+            if not block.reason:
+                run(block, page, names)
     close_figures()
 
 
