@@ -34,6 +34,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.graph_choices
 	$(BIN)/python -m benchmarks.sanity
 	$(BIN)/python -m benchmarks.text
+	if command -v chromium >/dev/null; then $(BIN)/python -m benchmarks.serve; fi
 	if [ -n "$$FANS_DATA" ]; then $(BIN)/python -m benchmarks.irof && $(BIN)/python -m benchmarks.choices && \
 	  $(BIN)/python -m benchmarks.budget && $(BIN)/python -m benchmarks.subsets; fi
 
