@@ -24,14 +24,14 @@ def test_what_was_used_is_printed(closeness):
     background = np.random.default_rng(3).normal(size=(40, 4))
     found = fans.pns(smooth, X, SUBSET, background=background, radius=0.75, tolerance=0.125, closeness=closeness)
     text = str(found)
-    assert text.endswith("(tolerance 0.125, radius 0.75, phi 0.5)")
+    assert text.endswith("(tolerance 0.125, radius 0.75, phi 0.5; 95 % intervals)")
     assert text.startswith(f"PNS {found.pns[0]:.3f} [{found.interval[0, 0, 0]:.2f}, {found.interval[0, 0, 1]:.2f}]")
     assert f"changes {found.changes[0]:.2f}  holds {found.holds[0]:.2f}  PN {found.pn[0]:.3f}" in text
     batch = fans.pns(smooth, [X, X], SUBSET, background=background, radius=[0.75, 2], closeness=closeness, phi=1)
     first, second = str(batch).splitlines()
     spread = 0.1 * smooth(background).std()
-    assert first.endswith(f"(tolerance {spread:.3g}, radius 0.75, phi 1)")
-    assert second.endswith(f"(tolerance {spread:.3g}, radius 2, phi 1)")
+    assert first.endswith(f"(tolerance {spread:.3g}, radius 0.75, phi 1; 95 % intervals)")
+    assert second.endswith(f"(tolerance {spread:.3g}, radius 2, phi 1; 95 % intervals)")
 
 
 @pytest.mark.parametrize(

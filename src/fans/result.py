@@ -77,7 +77,8 @@ class PNS:
     def _line(self, i: int) -> str:
         pns, pn, ps = estimate_texts(self, i, 3)
         shares = [f"changes {self.changes[i]:.2f}", f"holds {self.holds[i]:.2f}"]
-        used = f"(tolerance {self.tolerance[i]:.3g}, radius {self.radius[i]:.3g}, phi {self.phi:g})"
+        used = f"(tolerance {self.tolerance[i]:.3g}, radius {self.radius[i]:.3g}, phi {self.phi:g}"
+        used += f"; {100 * self.confidence:g} % intervals)"
         return "  ".join([pns, *shares, pn, ps, used, *filter(None, [self.notes[i]])])
 
 

@@ -228,7 +228,11 @@ def test_by_class_each_is_told_of_its_own():
         "high and low values raise P(b), high ones most",
         "low values raise P(c)",
     ]
-    assert str(found).splitlines()[1].startswith("P(b): the subsets of 20 explained rows have *x1* in 100 % [84, 100].")
+    assert (
+        str(found)
+        .splitlines()[1]
+        .startswith("P(b): the subsets of 20 explained rows have *x1* in 100 %, 95 % interval [84, 100].")
+    )
     numbers = found.to_frame().loc[:, "rows":"size_high"]
     alone = pd.concat([e[section.rows].overview().to_frame() for section in found.sections], ignore_index=True)
     pd.testing.assert_frame_equal(numbers, alone.loc[:, "rows":"size_high"])
@@ -269,7 +273,8 @@ def _expected_shares(e: Explanation) -> str:
         k = int(e.subset[:, f].sum())
         low, high = stats.binomtest(k, 60).proportion_ci(0.95, "wilson")
         texts.append(f"*{e.feature_names[f]}* in {100 * k / 60:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
-    return f"{texts[0]}, {texts[1]} and {texts[2]}"
+    first = texts[0].replace(" [", ", 95 % interval [")
+    return f"{first}, {texts[1]} and {texts[2]}"
 
 
 def test_the_sentence_counts_in_thousands():
@@ -303,7 +308,7 @@ def test_images_whose_regions_stay_in_place_have_an_overview(tmp_path):
     scores = np.tile([[0.4, 0.1], [0.0, 0.2]], (12, 1, 1))
     found = by_pixel(pixels, scores, scores > 0.1, direction=np.full((12, 4), math.nan)).overview()
     assert str(found).startswith(
-        "The subsets of 12 explained images have *row 0, column 0* in 100 % [76, 100] and *row 1"
+        "The subsets of 12 explained images have *row 0, column 0* in 100 %, 95 % interval [76, 100] and *row 1"
     )
     assert "2 of 4 pixels are in none" in str(found)
     assert "images with it in the subset" in found.to_html(tmp_path / "o.html").read_text()

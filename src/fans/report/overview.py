@@ -399,7 +399,9 @@ def _sentence(e: Explanation, section: Section, *, named: bool) -> str:
         return f"{begin} subset of {rows} {has_it}"
     if not leading:
         return f"{begin} subsets of {rows} are {empty}"
-    has = [f"*{found.name}* in {_share(found.chosen, n)}" for found in leading[:MOST_NAMED]]
+    shares = [_share(found.chosen, n) for found in leading[:MOST_NAMED]]
+    shares[0] = shares[0].replace(" [", f", {percent(e.confidence)} interval [")
+    has = [f"*{found.name}* in {share}" for found, share in zip(leading, shares, strict=False)]
     n_never = n_columns - len(leading)
     if n_never:
         has[-1] += f"; {n_never:,} of {n_columns:,} {units(e, n_columns)[1]} {'is' if n_never == 1 else 'are'} in none"

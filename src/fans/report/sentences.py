@@ -68,7 +68,8 @@ def _briefly(e: Explanation, i: int, most: int) -> tuple[str, str]:
     names, shows = e.chosen_names(i), e.presenter
     listing = f"{', '.join(names[:most])}, ..." if len(names) > most else listed(names, "and")
     what = shows.together(e, i) or listing
-    shares = f"kept, {stays} in {holds}; changed, {moves} in {changes}; both {both} {between}"
+    named = between.replace("[", f"[{percent(e.confidence)}: ")
+    shares = f"kept, {stays} in {holds}; changed, {moves} in {changes}; both {both} {named}"
     return f"{found} by {what} ({chosen_count(e, i)}):", shares.rstrip()
 
 
@@ -168,7 +169,8 @@ def _least_stable(e: Explanation, i: int, members: Sequence[int]) -> str:
 def _short_estimates(e: Explanation, i: int) -> list[str]:
     """Return PNS with its interval, PN and PS without."""
     pns, pn, ps = estimate_texts(e, i)
-    return [pns, pn.partition(" [")[0], ps.partition(" [")[0]]
+    named = pns.replace(" [", f", {percent(e.confidence)} interval [")
+    return [named, pn.partition(" [")[0], ps.partition(" [")[0]]
 
 
 def keep_change_both(e: Explanation, i: int) -> tuple[str, str, str, str]:

@@ -163,7 +163,7 @@ def test_the_sentence_of_an_image_counts_regions_and_area(channels):
     assert first == (  # four of six pixels
         "Keep 67 % of the image (2 of 3 superpixels), and change everything else: P(Sneaker) stays within 0.1 in 93 % "
         "of trials. Change only this part: P(Sneaker) moves by more than 0.1 in 97 % of trials. Both: 90 %. "
-        "(PNS 0.90 [0.86, 0.93], PN 0.93, PS 0.97)"
+        "(PNS 0.90, 95 % interval [0.86, 0.93], PN 0.93, PS 0.97)"
     )
     assert second.startswith("Keep 67 % of the image (1 of 2 superpixels), and change everything else: P(<Bag>) stays")
 
