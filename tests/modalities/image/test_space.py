@@ -19,6 +19,7 @@ from fans.modalities.base import Blocks, FeatureSpace, Units
 from fans.modalities.image.space import FittedImage
 from fans.modalities.image.superpixels import superpixels
 from fans.modalities.registry import guess_space
+from fans.model import N_AGAIN
 from fans.spaces import Image, Table
 from fans.task import Task
 from tests.oracles import exact_joint_pns, exact_pns
@@ -85,7 +86,8 @@ def perturbed(x: Any, subset: Any, background: Any, **settings: Any) -> Any:
     """Every perturbed image that the model is shown for the PNS of a subset."""
     model = Recorder()
     fans.pns(model, x, subset, background=background, **{"tolerance": 0.1, "radius": 3.0} | settings)
-    return model.images[len(background) :]
+    asked_again = min(N_AGAIN, len(background) - (len(background) <= N_AGAIN)) or 1
+    return model.images[len(background) + asked_again :]
 
 
 # --- PNS against the enumeration of every perturbation ---------------------------------------------------------------
@@ -548,9 +550,9 @@ def test_a_blurred_copy_is_of_the_perturbed_sample_itself_local_copies_included(
     model = Recorder()
     out = explain(model, COLOURS, COLOURS[0], baseline="blur", space=Image("patch", patch=4), phi=1, n_local=5)
     labels = over_channels(tiles(4, 6, 4), "first")
-    samples = np.concatenate([COLOURS, model.images[8:14]])  # the background, x and its copies
+    samples = np.concatenate([COLOURS, model.images[12:18]])  # the background (four asked again), x and its copies
     np.testing.assert_array_equal(samples[8], COLOURS[0])
-    assert_mixtures(model.images[14:], samples, blurred(samples, "first", 1.0), labels)
+    assert_mixtures(model.images[18:], samples, blurred(samples, "first", 1.0), labels)
     assert out.evaluations["reference"][0] == 6
 
 
