@@ -4,13 +4,17 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types docs bench clean
+.PHONY: demo test test-long lint types docs bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fans demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not long"
+
+# What starts processes, kernels or browsers: packages elsewhere, `fans explain`, the explorer, examples, notebooks.
+test-long: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m long
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

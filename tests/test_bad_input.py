@@ -856,7 +856,11 @@ def explanation() -> fans.Explanation:
     ("name", "modules", "message"),
     [
         ("to_frame", ["pandas"], "pandas for `to_frame`, got none; install it with: pip install 'fans[tabular]'"),
-        ("plot", ["matplotlib", "matplotlib.figure"], "install it with: pip install 'fans[plot]'"),
+        (
+            "plot",
+            ["matplotlib", "matplotlib.figure", "fans.report.picture"],
+            "install it with: pip install 'fans[plot]'",
+        ),
         ("to_shap", ["shap"], "shap for `to_shap`, got none; install it with: pip install shap"),
     ],
 )

@@ -22,7 +22,7 @@ def test_a_page_has_the_code_of_its_example(name):
     assert page == gallery.Example.read(name).page(gallery.printed(page))
 
 
-@pytest.mark.slow("runs each example in a process of its own")
+@pytest.mark.long("runs each example in a process of its own")
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_prints_what_its_page_says(name, tmp_path):
     found = gallery.run(name, tmp_path)

@@ -30,7 +30,7 @@ def test_a_notebook_is_kept_without_outputs_and_begins_with_its_title(name):
     assert not [cell for cell in kept.cells if cell.get("outputs") or cell.get("execution_count")]
 
 
-@pytest.mark.slow("runs a notebook in a kernel of its own")
+@pytest.mark.long("runs a notebook in a kernel of its own")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", PROMISED)
 def test_a_notebook_runs(name, tmp_path, monkeypatch):

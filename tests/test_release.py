@@ -56,7 +56,7 @@ def test_the_pythons_are_stated():
 
 # --- Packages --------------------------------------------------------------------------------------------------------
 
-SLOW = pytest.mark.slow("builds the packages and installs them")
+LONG = pytest.mark.long("builds the packages and installs them")
 
 
 def run(*command: Any, cwd: Path, **environment: str) -> str:
@@ -93,7 +93,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-@SLOW
+@LONG
 def test_the_source_package_makes_the_same_wheel(packages):
     sdist, of_sdist, of_tree = packages
     assert sdist.name == f"fans-{__version__}.tar.gz"
@@ -101,7 +101,7 @@ def test_the_source_package_makes_the_same_wheel(packages):
     assert contents(of_sdist) == contents(of_tree)
 
 
-@SLOW
+@LONG
 def test_the_wheel_has_all_of_the_package_and_nothing_else(packages):
     """Every file below `src/fans`, the license, and what a package says of itself."""
     found = contents(packages[1])
@@ -134,7 +134,7 @@ def installed(packages, tmp_path_factory):
     return folder
 
 
-@SLOW
+@LONG
 def test_the_installed_package_is_the_one_that_runs(installed):
     python, elsewhere = installed / "venv" / "bin" / "python", installed / "elsewhere"
     elsewhere.mkdir()
@@ -150,7 +150,7 @@ def test_the_installed_package_is_the_one_that_runs(installed):
     assert said.split() == claimed.split()
 
 
-@SLOW
+@LONG
 def test_the_installed_package_runs_the_demo(installed):
     """Models, data and styles all come along: nothing is downloaded."""
     folder = installed / "demo"
@@ -205,7 +205,7 @@ def test_this_python_reads_every_module(version, tmp_path):
     assert run(python, "-I", "-c", READS, SOURCE, cwd=tmp_path) == f"read {number}\n"
 
 
-@SLOW
+@LONG
 @pytest.mark.parametrize("version", STATED)
 def test_this_python_runs_the_wheel(version, packages, tmp_path):
     """Where it has what `fans` depends on."""

@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,7 +16,6 @@ from fans import spaces
 pytestmark = pytest.mark.slow("builds the site")
 
 ROOT = Path(__file__).parents[1]
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -89,21 +87,16 @@ def test_every_command_is_on_the_page_of_the_command_line(site):
     assert "--dry-run" in text
 
 
-def test_the_search_finds_from_the_disk(site):
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    if BROWSER is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
+def test_the_search_finds_from_the_disk(site, browser):
     problems: list[str] = []
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-quic"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 900})
-        tab.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
-        tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.on("request", lambda asked: problems.append(asked.url) if asked.url.startswith("http") else None)
-        tab.goto((site / "index.html").as_uri())
-        tab.fill("input.md-search__input", "tolerance")
-        tab.wait_for_selector(".md-search-result__item", timeout=120_000)
-        found = tab.locator(".md-search-result__item").all_inner_texts()
-        browser.close()
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.on("console", lambda said: problems.append(said.text) if said.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda asked: problems.append(asked.url) if asked.url.startswith("http") else None)
+    tab.goto((site / "index.html").as_uri())
+    tab.fill("input.md-search__input", "tolerance")
+    tab.wait_for_selector(".md-search-result__item", timeout=120_000)
+    found = tab.locator(".md-search-result__item").all_inner_texts()
+    tab.close()
     assert any("Choosing background" in text for text in found)
     assert not problems

@@ -21,7 +21,7 @@ from fans.errors import InputError
 from fans.own.models import OnnxNetwork
 from tests.own import made
 
-pytestmark = pytest.mark.slow("starts processes, which load torch and a model each")
+pytestmark = pytest.mark.long("starts processes, which load torch and a model each")
 
 EXACT = ("scores", "subset", "pns", "changes", "holds", "interval", "share_interval", "prediction", "tolerance")
 

@@ -1,7 +1,6 @@
 """What a run leaves for others to read: nothing in it runs, whatever inputs and columns are called."""
 
 import csv
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from tests.own import made
 
 EVIL = "<script>document.title='gone'</script>"
 BREAKING = "\"><img src=x onerror=\"document.title='gone'\">'"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -40,31 +38,26 @@ def written(folder, e, formats, block=16):
 
 
 @pytest.mark.parametrize("n", [12, 40])
-def test_nothing_on_a_page_runs_whatever_things_are_called(tmp_path, evil, n):
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    if BROWSER is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
+def test_nothing_on_a_page_runs_whatever_things_are_called(tmp_path, evil, n, browser):
     (index,) = written(tmp_path, evil[:n], ["html"])
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-quic"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 900})
-        problems: list[str] = []
-        tab.on("console", lambda said: problems.append(said.text))
-        tab.on("pageerror", lambda error: problems.append(str(error)))
-        tab.goto(index.as_uri())
-        title = tab.title()
-        assert title.startswith("fans")
-        assert tab.locator("h1").inner_text() == EVIL
-        assert tab.locator("table.list tr").count() == n + 1
-        links = [link.get_attribute("href") for link in tab.locator("table.list a").all()]
-        assert len(links) == n
-        tab.locator("table.list a").nth(n - 1).click()
-        assert tab.url.endswith(f"#input-{n - 1}")
-        assert tab.evaluate("document.querySelector(location.hash) !== null")
-        assert tab.locator("script, img[src=x]").count() == 0
-        assert tab.title() == title
-        assert not problems
-        browser.close()
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    problems: list[str] = []
+    tab.on("console", lambda said: problems.append(said.text))
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.goto(index.as_uri())
+    title = tab.title()
+    assert title.startswith("fans")
+    assert tab.locator("h1").inner_text() == EVIL
+    assert tab.locator("table.list tr").count() == n + 1
+    links = [link.get_attribute("href") for link in tab.locator("table.list a").all()]
+    assert len(links) == n
+    tab.locator("table.list a").nth(n - 1).click()
+    assert tab.url.endswith(f"#input-{n - 1}")
+    assert tab.evaluate("document.querySelector(location.hash) !== null")
+    assert tab.locator("script, img[src=x]").count() == 0
+    assert tab.title() == title
+    assert not problems
+    tab.close()
 
 
 def test_pages_of_many_inputs(tmp_path, evil):

@@ -1,6 +1,5 @@
 """The page in a browser: headless Chromium of the system, driven by Playwright."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,7 @@ from fans.runs import Run
 from fans.studies.base import Study
 from tests.report.sections import section
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 RESULTS = Path(__file__).parents[2] / "results"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    if BROWSER is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        with_browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-quic"])
-        yield with_browser
-        with_browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -539,7 +539,7 @@ def test_clicks_go_before_what_takes_long():
     explorer.close()
 
 
-@pytest.mark.slow(reason="ten thousand requests")
+@pytest.mark.long(reason="ten thousand requests")
 def test_ten_thousand_requests_at_once_leave_the_server_up(subject):
     import asyncio
 

@@ -15,6 +15,8 @@ from tests.serve.subjects import SUBJECTS
 
 EVIL = ('<script>alert("a")</script>', '"><img src=x onerror=alert(1)>', "a*b*c & <b>d</b>")
 
+pytestmark = pytest.mark.long("uses the page as a reader would, in a browser")
+
 
 @pytest.fixture(scope="module")
 def subjects():

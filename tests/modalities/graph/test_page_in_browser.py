@@ -8,13 +8,12 @@ from fans.modalities.graph.drawing import drawing
 from fans.modalities.graph.page import drawn
 from tests.report.made import graph_of, house
 from tests.report.subjects import parsed
-from tests.report.test_page_in_browser import browser  # noqa: F401 - a fixture
 
 HOSTILE = "</script><script>document.title = 'run'</script>' onfocus='document.title=1"
 
 
 @pytest.fixture
-def tab(browser, tmp_path):  # noqa: F811
+def tab(browser, tmp_path):
     e = house(20)
     e = replace(e, node_names=(*(f"n{k}" for k in range(24)), HOSTILE))
     page = browser.new_page(viewport={"width": 1000, "height": 1000})
