@@ -17,7 +17,10 @@ async function asked(address, options = {}) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer; is it still running?");
   }
-  const told = await answer.json().catch(() => ({ error: "The server's answer could not be read." }));
+  const told = await answer.json().catch((error) => {
+    if (error.name === "AbortError") throw error; // left while the answer was on its way
+    throw new Error("The server's answer could not be read.");
+  });
   if (!answer.ok) {
     const error = new Error(told.error ?? `The server answered ${answer.status}.`);
     throw error;
