@@ -586,11 +586,11 @@ def test_huge_headers_and_half_requests_do_no_harm(subject):
             b"POST /api/curve HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/json\r\nContent-Length: 9\r\n\r\n",
             b"POST /api/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
         ):
-            with socket.create_connection(("127.0.0.1", served.port), timeout=5) as raw:
-                with contextlib.suppress(OSError):  # the server may have closed it by then
-                    raw.sendall(sent)
-                    raw.shutdown(socket.SHUT_WR)
-                    raw.recv(1000)
+            # The server may have closed it by then.
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", served.port), timeout=5) as raw:
+                raw.sendall(sent)
+                raw.shutdown(socket.SHUT_WR)
+                raw.recv(1000)
         assert httpx.get(f"{served.url}api/run").json()["n"] == len(e)
 
 
