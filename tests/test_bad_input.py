@@ -1034,6 +1034,8 @@ def test_a_model_that_says_something_else_when_asked_again_is_told_of(model):
         fans.Explainer(model, ROWS)(ROWS[:1])
     with pytest.warns(fans.FansWarning, match="partly chance"):
         fans.pns(model, ROWS[0], [True, False, False], background=ROWS)
+    with pytest.warns(fans.FansWarning, match="partly chance"):
+        fans.Explainer(model, ROWS).score(ROWS[:1], [True, False, False])
 
 
 def test_a_model_is_asked_again_once_and_rounding_is_no_difference():

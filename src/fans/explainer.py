@@ -301,6 +301,7 @@ class Explainer:
     def score(self, x: Any, subset: Any, target: Any = None, ids: Sequence[int | str] | None = None) -> PNS:
         """Estimate the PNS of the user's own hypothesis, with this explainer's settings and reference samples."""
         parts = parts_of(self.task, x, target, ids)
+        self._check_repeats()
         found = [
             explainer._score(part, _chosen(part.task, part, subset, alone=len(parts) == 1))
             for explainer, part in self._each(parts)
@@ -657,14 +658,19 @@ class Explainer:
         The first explanation would do it as well. Returns what training cost, where there was any.
         """
         with self._shared.lock, self.task.predict.session():
-            if not self._shared.repeats:
-                self._shared.repeats = True
-                with self.task.predict.counting() as spent:
-                    self.task.predict.check_repeats(self.task.background, self.task.outputs)
-                self._shared.n_once += spent.n_rows
+            self._check_repeats()
             self.class_tolerance()
             self._shared.training = self.method.prepare(self.task, self.seed)
             return self._shared.training
+
+    def _check_repeats(self) -> None:
+        """Warn, once, of a model that says something else when it is asked again."""
+        with self._shared.lock:
+            if not self._shared.repeats:
+                with self.task.predict.session(), self.task.predict.counting() as spent:
+                    self.task.predict.check_repeats(self.task.background, self.task.outputs)
+                self._shared.n_once += spent.n_rows
+                self._shared.repeats = True
 
 
 class _Shared:

@@ -211,7 +211,7 @@ class ModelCaller:
 
     def check_repeats(self, rows: Tensor, raw: Tensor) -> None:
         """Warn of a model that says something else than `raw` of the same rows, asked again a few at a time."""
-        few = len(rows) - 1 if 1 < len(rows) <= N_AGAIN else min(len(rows), N_AGAIN)
+        few = min(N_AGAIN, max(1, len(rows) - 1))
         of = self.space.copies_of(len(rows), None)
         again, before = self(rows[:few], None if of is None else of[:few]), raw[:few]
         apart = (again - before).abs()

@@ -86,7 +86,7 @@ def perturbed(x: Any, subset: Any, background: Any, **settings: Any) -> Any:
     """Every perturbed image that the model is shown for the PNS of a subset."""
     model = Recorder()
     fans.pns(model, x, subset, background=background, **{"tolerance": 0.1, "radius": 3.0} | settings)
-    asked_again = min(N_AGAIN, len(background) - (len(background) <= N_AGAIN)) or 1
+    asked_again = min(N_AGAIN, max(1, len(background) - 1))
     return model.images[len(background) + asked_again :]
 
 
